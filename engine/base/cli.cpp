@@ -1,0 +1,38 @@
+#include "engine/base/cli.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "engine/base/error.h"
+
+namespace lockstep {
+
+int run_main(const char* program, const std::function<int()>& body) {
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    return body();
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}: out of memory: use a smaller --max-context or fewer --slots\n", program);
+    return static_cast<int>(ExitCode::fail);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return static_cast<int>(ExitCode::fail);
+  }
+}
+
+bool stdout_has_colour() {
+  const char* term = std::getenv("TERM");
+  const bool dumb = term == nullptr || std::string(term) == "dumb";
+  return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr && !dumb;
+}
+
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) != 0; }
+
+}  // namespace lockstep
