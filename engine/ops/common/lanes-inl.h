@@ -73,7 +73,8 @@ HWY_INLINE Lanes16 lanes_mul(const Lanes16& a, const Lanes16& b) {
   return r;
 }
 
-// Adds the upper half of a vector to its lower half until four lanes are left, then finishes in order.
+// Adds the upper half of a vector to its lower half until four lanes are left, then finishes in
+// order.
 template <class D>
 HWY_INLINE float tree_sum_vec(D d, hn::Vec<D> v) {
 #if HWY_TARGET == HWY_SCALAR  // compiled as Highway's baseline, never dispatched to; has no halves
@@ -124,8 +125,9 @@ HWY_INLINE Lanes16 lanes_round(const Lanes16& a, Rounding rounding) {
   return r;
 }
 
-// exp in float32: range reduction by ln 2 in two parts, Taylor polynomial of degree 7, scaling by two
-// powers of two so that subnormal results are reached. Within 2 ulp; exp(0) = 1 exactly; NaN stays.
+// exp in float32: range reduction by ln 2 in two parts, Taylor polynomial of degree 7, scaling by
+// two powers of two so that subnormal results are reached. Within 2 ulp; exp(0) = 1 exactly; NaN
+// stays.
 HWY_INLINE FloatVec exp_vec(FloatVec x) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;

@@ -62,7 +62,9 @@ TEST(GatedRmsNorm, StaysWithinTheDerivedBound) {
         const Problem problem(5, width, rounding);
         const std::vector<float> out = run(problem);
         EXPECT_LE(judge(problem, out), 1.0) << target << " width " << width;
-        if (rounding == Rounding::bf16) EXPECT_TRUE(all_bf16(out));
+        if (rounding == Rounding::bf16) {
+          EXPECT_TRUE(all_bf16(out));
+        }
       }
     }
   });

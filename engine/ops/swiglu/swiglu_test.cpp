@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/ops/common/op_test_util.h"
 #include "engine/ops/common/tolerance.h"
 
@@ -76,7 +79,9 @@ TEST(Swiglu, StaysWithinTheDerivedBound) {
           const Problem problem(2, width, rounding, scale);
           const std::vector<float> out = run(problem);
           EXPECT_LE(judge(problem, out), 1.0) << target << " width " << width << " scale " << scale;
-          if (rounding == Rounding::bf16) EXPECT_TRUE(all_bf16(dense_rows(problem, out)));
+          if (rounding == Rounding::bf16) {
+            EXPECT_TRUE(all_bf16(dense_rows(problem, out)));
+          }
         }
       }
     }
@@ -111,7 +116,8 @@ TEST(Swiglu, AValueDoesNotDependOnItsPlace) {
     Problem one(1, 1, Rounding::none);
     one.gate[0] = problem.gate[i];
     one.up[0] = problem.up[i];
-    EXPECT_TRUE(same_bits(std::span(run(one)).first(1), std::span(all).subspan(i, 1))) << i;
+    const std::vector<float> alone = run(one);
+    EXPECT_TRUE(same_bits(std::span(alone).first(1), std::span(all).subspan(i, 1))) << i;
   }
 }
 
