@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::CappedTag<float, 16>;
 using FloatVec = hn::Vec<FloatTag>;
-constexpr int kVecLanes = static_cast<int>(HWY_MAX_LANES_D(FloatTag));
+constexpr int kVecLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
 constexpr int kVecs = 16 / kVecLanes;  // registers that hold the 16 lanes
 
 struct Lanes16 {
@@ -73,18 +73,23 @@ HWY_INLINE Lanes16 lanes_mul(const Lanes16& a, const Lanes16& b) {
   return r;
 }
 
-// Adds the upper half of a vector to its lower half until four lanes are left, then finishes in order.
-template <class D, HWY_IF_LANES_LE_D(D, 4)>
+// Adds the upper half of a vector to its lower half until four lanes are left, then finishes in
+// order.
+template <class D>
 HWY_INLINE float tree_sum_vec(D d, hn::Vec<D> v) {
-  HWY_ALIGN float t[4];
-  hn::Store(v, d, t);
-  return (t[0] + t[2]) + (t[1] + t[3]);
-}
-
-template <class D, HWY_IF_LANES_GT_D(D, 4)>
-HWY_INLINE float tree_sum_vec(D d, hn::Vec<D> v) {
-  const hn::Half<D> half;
-  return tree_sum_vec(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+#if HWY_TARGET == HWY_SCALAR  // compiled as Highway's baseline, never dispatched to; has no halves
+  (void)d;
+  return hn::GetLane(v);
+#else
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    HWY_ALIGN float t[4];
+    hn::Store(v, d, t);
+    return (t[0] + t[2]) + (t[1] + t[3]);
+  } else {
+    const hn::Half<D> half;
+    return tree_sum_vec(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
 }
 
 HWY_INLINE float lanes_tree_sum(const Lanes16& a) {
@@ -120,8 +125,9 @@ HWY_INLINE Lanes16 lanes_round(const Lanes16& a, Rounding rounding) {
   return r;
 }
 
-// exp in float32: range reduction by ln 2 in two parts, Taylor polynomial of degree 7, scaling by two
-// powers of two so that subnormal results are reached. Within 2 ulp; exp(0) = 1 exactly; NaN stays.
+// exp in float32: range reduction by ln 2 in two parts, Taylor polynomial of degree 7, scaling by
+// two powers of two so that subnormal results are reached. Within 2 ulp; exp(0) = 1 exactly; NaN
+// stays.
 HWY_INLINE FloatVec exp_vec(FloatVec x) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;

@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/ops/rmsnorm/rmsnorm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/rmsnorm/rmsnorm_simd.cpp"
+#include <hwy/foreach_target.h>
+
+#include "engine/ops/common/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep {
+namespace HWY_NAMESPACE {
+
+void rmsnorm_row(const RmsNormArgs& args, int64_t row) {
+  const FloatTag d;
+  const float* x = args.x + row * args.x_stride;
+  float* out = args.out + row * args.out_stride;
+  const float square_sum = lanes_dot(x, x, args.width);
+  const FloatVec mean = hn::Div(hn::Set(d, square_sum), hn::Set(d, static_cast<float>(args.width)));
+  const FloatVec root = hn::Sqrt(hn::Add(mean, hn::Set(d, args.eps)));
+  const FloatVec inverse = hn::Div(hn::Set(d, 1.0f), root);
+  const FloatVec offset = hn::Set(d, args.weight_offset);
+  const bool round = args.rounding == Rounding::bf16;
+  for (int64_t i = 0; i < args.width; i += kVecLanes) {
+    const FloatVec scaled = hn::Mul(hn::LoadU(d, x + i), inverse);
+    const FloatVec value = hn::Mul(scaled, hn::Add(offset, hn::LoadU(d, args.weight + i)));
+    hn::StoreU(round ? round_bf16_vec(value) : value, d, out + i);
+  }
+}
+
+void rmsnorm_rows(const RmsNormArgs& args, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) rmsnorm_row(args, row);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep {
+
+HWY_EXPORT(rmsnorm_rows);
+
+void rmsnorm(const RmsNormArgs& args, ThreadPool& pool) {
+  LOCKSTEP_CHECK(args.width > 0 && args.width % 16 == 0);
+  // Waking a thread costs about as much as normalising a few thousand values.
+  const int64_t grain = std::max<int64_t>(1, 8192 / args.width);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(rmsnorm_rows);
+  pool.parallel_for(args.n_rows, grain,
+                    [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+}
+
+}  // namespace lockstep
+#endif  // HWY_ONCE
