@@ -1,0 +1,36 @@
+// The columns of one pass through the layers: spans of consecutive positions, one sequence each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/ops/common/rounding.h"
+#include "engine/rank/sequence.h"
+#include "engine/rank/taps.h"
+
+namespace lockstep {
+
+enum class Phase : uint8_t { prefill, decode };
+
+struct Span {
+  Sequence* sequence = nullptr;
+  Phase phase = Phase::prefill;
+  int64_t first_position = 0;
+  int64_t n_tokens = 0;
+  int64_t column = 0;  // first column in the batch
+  int64_t prompt_tokens = 0;
+  TapRecorder* taps = nullptr;  // null: nothing is recorded
+};
+
+struct Batch {
+  std::vector<int32_t> ids;              // [n_columns]
+  std::vector<RopePosition> positions;   // [n_columns]
+  std::vector<Span> spans;
+  int round = 0;
+
+  int64_t n_columns() const { return static_cast<int64_t>(ids.size()); }
+  // Adds `tokens` as the next positions of a sequence.
+  void add(Span span, const int32_t* tokens);
+};
+
+}  // namespace lockstep

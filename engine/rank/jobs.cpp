@@ -1,0 +1,151 @@
+#include "engine/rank/jobs.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr int64_t kDefaultMaxTokens = 256;
+
+// Field access that names file and line in every complaint.
+class Line {
+ public:
+  Line(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+
+  const std::string& where() const { return where_; }
+  bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+  const Json& at(const char* key) const { return json_[key]; }
+
+  int64_t integer_or(const char* key, int64_t fallback, int64_t low, int64_t high) const {
+    if (!has(key)) return fallback;
+    const Json& value = json_[key];
+    if (!value.is_number_integer() || value < low || value > high) {
+      fail("{}: {} must be an integer in [{}, {}]", where_, key, low, high);
+    }
+    return value.get<int64_t>();
+  }
+
+  bool flag_or(const char* key, bool fallback) const {
+    if (!has(key)) return fallback;
+    if (!json_[key].is_boolean()) fail("{}: {} must be true or false", where_, key);
+    return json_[key].get<bool>();
+  }
+
+  std::vector<int32_t> ids(const char* key) const {
+    std::vector<int32_t> ids;
+    if (!has(key)) return ids;
+    if (!json_[key].is_array()) fail("{}: {} must be a list of token ids", where_, key);
+    for (const Json& id : json_[key]) {
+      if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+        fail("{}: {} holds {}, not a token id", where_, key, id.dump());
+      }
+      ids.push_back(id.get<int32_t>());
+    }
+    return ids;
+  }
+
+  void refuse_unknown(const std::set<std::string>& known) const {
+    for (const auto& [key, value] : json_.items()) {
+      if (known.count(key) == 0) fail("{}: unknown field {}", where_, key);
+    }
+  }
+
+ private:
+  const Json& json_;
+  std::string where_;
+};
+
+TapRequest parse_taps(const Line& job) {
+  const Json& json = job.at("taps");
+  if (!json.is_object()) fail("{}: taps must be an object", job.where());
+  const Line taps(json, job.where() + ": taps");
+  taps.refuse_unknown({"names", "last"});
+  TapRequest request;
+  request.last = taps.integer_or("last", 8, 1, 1 << 20);
+  if (!taps.has("names") || !taps.at("names").is_array()) {
+    fail("{}: names must be a list of tap names", taps.where());
+  }
+  for (const Json& name : taps.at("names")) {
+    if (!name.is_string()) fail("{}: names must be a list of tap names", taps.where());
+    request.names.push_back(name.get<std::string>());
+  }
+  return request;
+}
+
+// A name becomes a file name: keep it to one path component.
+void check_name(const std::string& name, const std::string& where) {
+  const bool plain = !name.empty() && name.size() <= 200 && name.front() != '.' &&
+                     name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  if (!plain) fail("{}: name '{}' cannot be a file name", where, name);
+}
+
+Request parse_job(const Json& json, const std::string& where) {
+  if (!json.is_object()) fail("{}: is not a JSON object", where);
+  const Line job(json, where);
+  job.refuse_unknown({"name", "ids", "max_tokens", "temperature", "seed", "ignore_eos", "force_ids",
+                      "logits", "taps"});
+  Request request;
+  if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
+  request.name = job.at("name").get<std::string>();
+  check_name(request.name, where);
+  request.prompt = job.ids("ids");
+  request.force_ids = job.ids("force_ids");
+  request.max_tokens = job.integer_or("max_tokens", kDefaultMaxTokens, 1, int64_t{1} << 24);
+  request.ignore_eos = job.flag_or("ignore_eos", false);
+  request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
+  if (job.has("taps")) request.taps = parse_taps(job);
+  return request;
+}
+
+}  // namespace
+
+std::vector<Request> read_jobs(const std::filesystem::path& path) {
+  std::istringstream text(read_text_file(path, size_t{1} << 30));
+  std::vector<Request> requests;
+  std::set<std::string> names;
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}:{}", path.string(), number);
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_discarded()) fail("{}: is not valid JSON", where);
+    requests.push_back(parse_job(json, where));
+    if (!names.insert(requests.back().name).second) {
+      fail("{}: name '{}' is used twice", where, requests.back().name);
+    }
+  }
+  if (requests.empty()) fail("{}: holds no job", path.string());
+  return requests;
+}
+
+std::string result_line(const Request& request, const RequestResult& result) {
+  OrderedJson json;
+  json["name"] = request.name;
+  json["ids"] = result.ids;
+  json["finish_reason"] = result.finish_reason == FinishReason::stop ? "stop" : "length";
+  json["prompt_tokens"] = request.prompt.size();
+  json["completion_tokens"] = result.ids.size();
+  if (request.n_logits > 0) {
+    OrderedJson steps = OrderedJson::array();
+    for (const StepLogits& step : result.logits) {
+      steps.push_back({{"ids", step.ids}, {"values", step.values}, {"lse", step.log_sum_exp}});
+    }
+    json["logits"] = std::move(steps);
+  }
+  const auto n_decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
+  json["timing"] = {{"prefill_tokens", request.prompt.size()},
+                    {"prefill_s", result.prefill_s},
+                    {"decode_tokens", n_decoded},
+                    {"decode_s", result.decode_s}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace lockstep

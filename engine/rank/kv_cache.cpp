@@ -1,0 +1,59 @@
+#include "engine/rank/kv_cache.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "engine/base/error.h"
+
+namespace lockstep {
+
+KvCache::KvCache(const KvCacheShape& shape) : shape_(shape) {
+  const auto n_bytes = static_cast<size_t>(total_bytes());
+  if (n_bytes == 0) return;
+  void* memory = ::mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail("cannot reserve {} bytes of KV cache: use a smaller --max-context or fewer --slots", n_bytes);
+  }
+  memory_ = static_cast<std::byte*>(memory);
+  free_.resize(static_cast<size_t>(shape.n_pages));
+  for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(i);
+}
+
+KvCache::~KvCache() {
+  if (memory_ != nullptr) ::munmap(memory_, static_cast<size_t>(total_bytes()));
+}
+
+std::vector<uint32_t> KvCache::take_pages(int64_t n) {
+  LOCKSTEP_CHECK(n <= n_free_pages());
+  std::vector<uint32_t> pages;
+  for (int64_t i = 0; i < n; ++i) {
+    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+    pages.push_back(free_.back());
+    free_.pop_back();
+  }
+  return pages;
+}
+
+void KvCache::give_back(const std::vector<uint32_t>& pages) {
+  for (const uint32_t page : pages) {
+    free_.push_back(page);
+    std::push_heap(free_.begin(), free_.end(), std::greater<>());
+  }
+}
+
+KvView KvCache::view(int layer, const std::vector<uint32_t>& page_table) const {
+  const int64_t layer_bytes =
+      shape_.n_pages * kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
+  return {shape_.type, shape_.n_kv_heads, shape_.head_dim, memory_ + layer * layer_bytes,
+          page_table.data()};
+}
+
+int64_t KvCache::total_bytes() const {
+  return int64_t{shape_.n_layers} * shape_.n_pages *
+         kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// KV pages of one rank: one pool per attention layer, one free list, one page table per slot that all
+// layers share. A page holds kPageTokens positions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/ops/attention/kv_view.h"
+
+namespace lockstep {
+
+struct KvCacheShape {
+  KvType type = KvType::bf16;
+  int n_layers = 0;  // attention layers, MTP's included
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  int64_t n_pages = 0;
+};
+
+class KvCache {
+ public:
+  // Address space is reserved at once and touched when used. Throws Error when it is refused.
+  explicit KvCache(const KvCacheShape& shape);
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  const KvCacheShape& shape() const { return shape_; }
+  int64_t n_free_pages() const { return static_cast<int64_t>(free_.size()); }
+
+  // Takes `n` pages (n <= n_free_pages()), lowest ids first.
+  std::vector<uint32_t> take_pages(int64_t n);
+  void give_back(const std::vector<uint32_t>& pages);
+
+  KvView view(int layer, const std::vector<uint32_t>& page_table) const;
+
+  static int64_t pages_for(int64_t n_positions) {
+    return (n_positions + kPageTokens - 1) / kPageTokens;
+  }
+  int64_t total_bytes() const;
+
+ private:
+  KvCacheShape shape_;
+  std::byte* memory_ = nullptr;
+  std::vector<uint32_t> free_;  // a min-heap: allocation order is a function of the request log
+};
+
+}  // namespace lockstep

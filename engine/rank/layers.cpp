@@ -1,0 +1,135 @@
+#include "engine/rank/layers.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/fault.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear/linear.h"
+#include "engine/ops/residual_add/residual_add.h"
+#include "engine/ops/rmsnorm/rmsnorm.h"
+#include "engine/ops/swiglu/swiglu.h"
+#include "engine/rank/mixers.h"
+
+namespace lockstep {
+namespace {
+
+void norm_rows(const Model& model, const std::vector<float>& x, const std::vector<float>& weight,
+               int64_t n_rows, std::vector<float>& out) {
+  const int64_t width = model.config.hidden_size;
+  rmsnorm({x.data(), width, weight.data(), out.data(), width, n_rows, width,
+           model.config.rms_norm_eps, 1.0f, model.rounding},
+          model.pool);
+}
+
+// The rows of a span that its taps record: the last prompt positions, or the first of decode.
+void record(const Span& span, const std::string& name, const float* x, int64_t width) {
+  if (span.taps == nullptr) return;
+  const std::string tap = span.phase == Phase::decode ? "decode/" + name : name;
+  if (!span.taps->wants(tap)) return;
+  const int64_t begin = span.phase == Phase::decode ? span.prompt_tokens
+                                                    : span.prompt_tokens - span.taps->last();
+  const int64_t end = span.phase == Phase::decode ? span.prompt_tokens + span.taps->last()
+                                                  : span.prompt_tokens;
+  const int64_t first = std::max(begin, span.first_position);
+  const int64_t last = std::min(end, span.first_position + span.n_tokens);
+  if (first >= last) return;
+  span.taps->append(tap, x + (span.column + first - span.first_position) * width, last - first,
+                    width);
+}
+
+void record_all(const Batch& batch, const std::string& name, const std::vector<float>& x,
+                int64_t width) {
+  for (const Span& span : batch.spans) record(span, name, x.data(), width);
+}
+
+bool any_taps(const Batch& batch) {
+  return std::any_of(batch.spans.begin(), batch.spans.end(),
+                     [](const Span& span) { return span.taps != nullptr; });
+}
+
+void mlp(const Model& model, const MlpWeights& weights, int64_t n_columns, Workspace& ws) {
+  const int64_t width = model.weights.dims.intermediate_size;
+  linear_pieces(model, weights.gate_proj, ws.normed, n_columns, ws.wide[0]);  // [n, width]
+  linear_pieces(model, weights.up_proj, ws.normed, n_columns, ws.wide[1]);    // [n, width]
+  swiglu({ws.wide[0].data(), width, ws.wide[1].data(), width, ws.wide[0].data(), width, n_columns,
+          width, model.rounding},
+         model.pool);
+  row_parallel(model, weights.down_proj, ws.wide[0], width, n_columns, ws);  // [n, hidden]
+}
+
+}  // namespace
+
+void Batch::add(Span span, const int32_t* tokens) {
+  span.column = n_columns();
+  for (int64_t i = 0; i < span.n_tokens; ++i) {
+    ids.push_back(tokens[i]);
+    positions.push_back(span.sequence->rope_position(span.first_position + i));
+  }
+  spans.push_back(span);
+}
+
+void forward(const Model& model, const Batch& batch, Workspace& ws) {
+  const int64_t n = batch.n_columns();
+  const int64_t hidden = model.config.hidden_size;
+  const auto size = static_cast<size_t>(n * hidden);
+  for (auto* buffer : {&ws.hidden, &ws.normed, &ws.branch, &ws.partial}) {
+    if (buffer->size() < size) buffer->resize(size);
+  }
+  const bool taps = any_taps(batch);
+  const auto tap = [&](int layer, const char* branch, const std::vector<float>& x) {
+    if (taps) record_all(batch, fmt::format("layers.{}.{}", layer, branch), x, hidden);
+  };
+
+  embedding(model.weights.embedding, batch.ids.data(), n, model.rounding, ws.hidden.data());
+  if (taps) record_all(batch, "embed", ws.hidden, hidden);
+  LayerCursor cursor;
+  for (int i = 0; i < model.config.n_layers(); ++i) {
+    const LayerWeights& layer = model.weights.layers[static_cast<size_t>(i)];
+    norm_rows(model, ws.hidden, layer.input_norm, n, ws.normed);            // [n, hidden]
+    cursor.layer = i;
+    if (layer.kind == LayerKind::full_attention) {
+      attention_mixer(model, layer.attention, batch, cursor, ws);           // [n, hidden]
+      ++cursor.kv_layer;
+    } else {
+      gdn_mixer(model, layer.gdn, batch, cursor, ws);                       // [n, hidden]
+      ++cursor.gdn_layer;
+    }
+    tap(i, "mixer", ws.branch);
+    residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
+    norm_rows(model, ws.hidden, layer.post_attention_norm, n, ws.normed);   // [n, hidden]
+    mlp(model, layer.mlp, n, ws);                                           // [n, hidden]
+    tap(i, "mlp", ws.branch);
+    residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
+    tap(i, "out", ws.hidden);
+  }
+  norm_rows(model, ws.hidden, model.weights.final_norm, n, ws.normed);      // [n, hidden]
+  if (taps) record_all(batch, "final_norm", ws.normed, hidden);
+}
+
+void compute_logits(const Model& model, const float* normed, int64_t n_columns,
+                    std::vector<float>& logits) {
+  const int64_t vocab = model.config.vocab_size;
+  const int64_t local = model.weights.dims.vocab_rows;
+  logits.resize(static_cast<size_t>(n_columns * vocab));
+  if (model.comm.n_ranks() == 1) {
+    linear_rows(model, model.weights.lm_head, normed, n_columns, logits.data(), vocab,
+                Rounding::none);
+    return;
+  }
+  std::vector<float> mine(static_cast<size_t>(n_columns * local));
+  std::vector<float> all(static_cast<size_t>(n_columns * vocab));
+  linear_rows(model, model.weights.lm_head, normed, n_columns, mine.data(), local, Rounding::none);
+  model.comm.all_gather(mine.data(), n_columns * local, all.data());
+  for (int64_t column = 0; column < n_columns; ++column) {
+    for (int rank = 0; rank < model.comm.n_ranks(); ++rank) {
+      std::copy_n(all.data() + (rank * n_columns + column) * local, local,
+                  logits.data() + column * vocab + rank * local);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// What the engine remembers of one running request: KV page table, recurrent states, rope offset.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/config.h"
+#include "engine/ops/rope/rope.h"
+#include "engine/rank/weights.h"
+
+namespace lockstep {
+
+// State of one GDN layer on this rank. After a verification round the inputs of its columns are kept,
+// so that a partly accepted round can be replayed from the state it started with.
+struct GdnState {
+  std::vector<float> state;  // [local v heads, dk, dv]
+  std::vector<float> conv;   // [local conv channels, 3], oldest first, raw inputs
+};
+
+struct Sequence {
+  std::vector<uint32_t> page_table;
+  std::vector<GdnState> gdn;  // one per GDN layer, in layer order
+  int64_t n_positions = 0;    // positions whose KV and states are committed
+  int32_t rope_delta = 0;     // rope position of decode token = index + rope_delta
+  std::vector<RopePosition> prompt_positions;  // empty for text: all three axes equal the index
+
+  RopePosition rope_position(int64_t index) const {
+    if (index < static_cast<int64_t>(prompt_positions.size())) {
+      return prompt_positions[static_cast<size_t>(index)];
+    }
+    const auto position = static_cast<int32_t>(index + rope_delta);
+    return {position, position, position};
+  }
+};
+
+// A fresh sequence: all states zero.
+Sequence make_sequence(const ModelConfig& config, const RankDims& dims);
+
+}  // namespace lockstep
