@@ -1,0 +1,108 @@
+#include "validation/compare/compare.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
+#include "validation/compare/greedy_judge.h"
+#include "validation/tolerance.h"
+
+namespace lockstep {
+namespace {
+
+PromptReport judge_prompt(const OraclePrompt& prompt, const EngineResult& result,
+                          Precision precision, const LogitGeometry* geometry) {
+  PromptReport report;
+  report.name = prompt.name;
+  judge_taps(prompt, result.dump, precision, report);
+  report.greedy = geometry == nullptr ? judge_free_run(prompt, result)
+                                      : judge_forced_run(prompt, result, *geometry);
+  report.verdict = merge(report.verdict, report.greedy.verdict);
+  if (!report.greedy.reason.empty()) report.reasons.push_back(report.greedy.reason);
+  if (report.first_bad.empty()) report.first_bad = report.greedy.first_bad;
+  return report;
+}
+
+PromptReport skipped_prompt(const OraclePrompt& prompt) {
+  PromptReport report;
+  report.name = prompt.name;
+  report.skipped = true;
+  report.verdict = Verdict::skipped;
+  report.reasons.push_back(kImageOutOfScope);
+  return report;
+}
+
+// A run that looked at too little proves nothing, however well it went.
+void judge_coverage(CompareReport& report) {
+  int64_t n_positions = 0;
+  int64_t n_steps = 0;
+  for (const PromptReport& prompt : report.prompts) {
+    n_positions += prompt.n_positions;
+    n_steps += prompt.greedy.n_judged;
+  }
+  if (n_positions < tolerance::kMinPositions || n_steps < tolerance::kMinGreedySteps) {
+    report.verdict = merge(report.verdict, Verdict::mistrusted);
+    report.reasons.push_back(
+        fmt::format("{} positions and {} generated tokens were compared, need {} and {}",
+                    n_positions, n_steps, tolerance::kMinPositions, tolerance::kMinGreedySteps));
+  }
+}
+
+}  // namespace
+
+Precision parse_precision(const std::string& text) {
+  if (text == "fp32") return Precision::fp32;
+  if (text == "bf16") return Precision::bf16;
+  fail_with(ExitCode::usage, "unknown precision {}: use fp32 or bf16", text);
+}
+
+std::vector<EngineJob> oracle_jobs(const Oracle& oracle, Precision precision) {
+  std::vector<EngineJob> jobs;
+  for (const OraclePrompt& prompt : oracle.prompts) {
+    if (prompt.has_image) continue;
+    EngineJob job;
+    job.name = prompt.name;
+    job.ids = prompt.ids;
+    job.max_tokens = static_cast<int>(prompt.greedy.size());
+    if (precision == Precision::bf16) job.force_ids = prompt.greedy;
+    job.taps = {"embed", "layers.*", "final_norm", "decode/*"};
+    if (precision == Precision::fp32 && prompt.has_state()) job.taps.emplace_back("state/*");
+    job.tap_positions = oracle.tail;
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+CompareReport judge_run(const Oracle& oracle, const std::vector<EngineResult>& results,
+                        Precision precision, const std::filesystem::path& model) {
+  std::optional<LogitGeometry> geometry;
+  if (precision == Precision::bf16) geometry.emplace(model);
+  CompareReport report;
+  size_t next = 0;
+  for (const OraclePrompt& prompt : oracle.prompts) {
+    if (prompt.has_image) {
+      report.prompts.push_back(skipped_prompt(prompt));
+      continue;
+    }
+    LOCKSTEP_CHECK(next < results.size() && results[next].name == prompt.name);
+    report.prompts.push_back(
+        judge_prompt(prompt, results[next++], precision, geometry ? &*geometry : nullptr));
+    report.verdict = merge(report.verdict, report.prompts.back().verdict);
+  }
+  judge_coverage(report);
+  return report;
+}
+
+CompareReport compare_with_oracle(const Oracle& oracle, const EngineOptions& options) {
+  const Precision precision = parse_precision(options.precision);
+  const std::vector<EngineJob> jobs = oracle_jobs(oracle, precision);
+  // Without a job there is nothing to start; judge_run says so.
+  const std::vector<EngineResult> results =
+      jobs.empty() ? std::vector<EngineResult>() : run_engine(options, jobs);
+  try {
+    return judge_run(oracle, results, precision, options.model);
+  } catch (const Error& error) {
+    throw Error(error.what(), ExitCode::could_not_judge);
+  }
+}
+
+}  // namespace lockstep

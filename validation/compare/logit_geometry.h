@@ -1,0 +1,35 @@
+// Distances between rows of lm_head, read from the checkpoint: how far an error of the final norm
+// can move the difference of two logits. Taken from the data that both sides were given, never from
+// the run that is judged, so that a faulty engine cannot widen its own allowance.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class LogitGeometry {
+ public:
+  // Finds lm_head.weight (or the tied embedding) in the *.safetensors files of `model`. A
+  // checkpoint that stores it quantised, or lacks it, leaves `unavailable` non-empty.
+  explicit LogitGeometry(const std::filesystem::path& model);
+  ~LogitGeometry();
+  LogitGeometry(const LogitGeometry&) = delete;
+  LogitGeometry& operator=(const LogitGeometry&) = delete;
+
+  const std::string& unavailable() const { return unavailable_; }
+  int64_t hidden_size() const;
+  // |w_a - w_b|; nothing when a row does not exist or there is no lm_head.
+  std::optional<double> row_distance(int32_t a, int32_t b) const;
+
+ private:
+  struct Matrix;
+  std::unique_ptr<Matrix> matrix_;
+  std::string unavailable_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,191 @@
+#include "validation/engine_run.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
+#include "validation/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxResultBytes = size_t{1} << 30;
+
+template <typename... Args>
+[[noreturn]] void bad_result(fmt::format_string<Args...> format, Args&&... args) {
+  fail_with(ExitCode::could_not_judge, format, std::forward<Args>(args)...);
+}
+
+std::string job_lines(const std::vector<EngineJob>& jobs) {
+  std::string text;
+  for (const EngineJob& job : jobs) {
+    Json line = {{"name", job.name}, {"ids", job.ids},     {"max_tokens", job.max_tokens},
+                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits}};
+    if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
+    if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
+    text += line.dump() + "\n";
+  }
+  return text;
+}
+
+// The engine's last words: the last line of stderr that holds anything.
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  std::string last;
+  while (std::getline(lines, line)) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  }
+  return last;
+}
+
+void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::path& out) {
+  std::vector<std::string> argv = options.command();
+  argv.insert(argv.end(), {"--jobs", jobs.string(), "--out", out.string()});
+  const ProcessResult result = run_process(argv, options.timeout);
+  if (result.timed_out) {
+    bad_result("{}: did not end within {} s", argv[0], options.timeout.count());
+  }
+  if (result.exit_code == 0) return;
+  const std::string words = last_line(result.stderr_text);
+  bad_result("the engine ended with exit code {}: {}", result.exit_code,
+             words.empty() ? "it printed no reason" : words);
+}
+
+const Json& member(const Json& object, const char* key, const std::string& where) {
+  if (!object.is_object() || !object.contains(key)) bad_result("{}: \"{}\" is missing", where, key);
+  return object[key];
+}
+
+const Json& list(const Json& object, const char* key, const std::string& where) {
+  const Json& value = member(object, key, where);
+  if (!value.is_array()) bad_result("{}: \"{}\" must be a list", where, key);
+  return value;
+}
+
+std::vector<int32_t> token_list(const Json& object, const char* key, const std::string& where) {
+  std::vector<int32_t> ids;
+  for (const Json& value : list(object, key, where)) {
+    const bool valid = value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX;
+    if (!valid) bad_result("{}: \"{}\" holds something that is no token id", where, key);
+    ids.push_back(value.get<int32_t>());
+  }
+  return ids;
+}
+
+// JSON has no NaN: an engine that computed one writes null, and the judgement must see it.
+double number_or_nan(const Json& value) {
+  return value.is_number() ? value.get<double>() : std::nan("");
+}
+
+StepLogits parse_step(const Json& json, const std::string& where) {
+  StepLogits step;
+  step.ids = token_list(json, "ids", where);
+  for (const Json& value : list(json, "values", where)) step.values.push_back(number_or_nan(value));
+  step.log_sum_exp = number_or_nan(member(json, "lse", where));
+  if (step.ids.size() != step.values.size() || step.ids.size() < 2) {
+    bad_result("{}: a step's logits need at least two ids and as many values", where);
+  }
+  return step;
+}
+
+EngineResult parse_result(const std::string& line, const EngineJob& job, const std::string& file) {
+  const std::string where = file + ": job " + job.name;
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) bad_result("{}: is not a JSON object", where);
+  if (json.contains("error") && !json["error"].is_null()) {
+    const Json& error = json["error"];
+    bad_result("job {}: {}", job.name, error.is_string() ? error.get<std::string>() : error.dump());
+  }
+  if (member(json, "name", where) != Json(job.name)) {
+    bad_result("{}: the engine answered job {} instead", where, json["name"].dump());
+  }
+  EngineResult result;
+  result.name = job.name;
+  result.ids = token_list(json, "ids", where);
+  for (const Json& step : list(json, "logits", where)) {
+    result.logits.push_back(parse_step(step, where));
+  }
+  if (result.logits.size() != result.ids.size()) {
+    bad_result("{}: {} tokens but logits of {} steps", where, result.ids.size(),
+               result.logits.size());
+  }
+  if (member(json, "prompt_tokens", where) != Json(job.ids.size())) {
+    bad_result("{}: the engine read {} prompt tokens, the job has {}", where,
+               json["prompt_tokens"].dump(), job.ids.size());
+  }
+  return result;
+}
+
+std::vector<EngineResult> read_results(const fs::path& out, const std::vector<EngineJob>& jobs) {
+  const std::string file = (out / "results.jsonl").string();
+  std::istringstream lines(read_text_file(file, kMaxResultBytes));
+  std::vector<EngineResult> results;
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.empty()) continue;
+    if (results.size() == jobs.size()) bad_result("{}: more lines than jobs", file);
+    results.push_back(parse_result(line, jobs[results.size()], file));
+  }
+  if (results.size() != jobs.size()) {
+    bad_result("{}: {} results for {} jobs", file, results.size(), jobs.size());
+  }
+  return results;
+}
+
+std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& options,
+                                 const std::vector<EngineJob>& jobs) {
+  const fs::path job_file = folder / "jobs.jsonl";
+  const fs::path out = folder / "out";
+  write_file_atomically(job_file, job_lines(jobs));
+  fs::create_directory(out);
+  start_engine(options, job_file, out);
+  std::vector<EngineResult> results = read_results(out, jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i].taps.empty()) continue;
+    std::vector<fs::path> files;
+    for (int rank = 0; rank < options.tp; ++rank) {
+      files.push_back(out / fmt::format("{}.rank{}.safetensors", jobs[i].name, rank));
+    }
+    results[i].dump = read_tap_dump(files);
+  }
+  return results;
+}
+
+}  // namespace
+
+std::vector<std::string> EngineOptions::command() const {
+  const fs::path program = engine.empty() ? sibling_program("lockstep-generate") : engine;
+  std::vector<std::string> argv = {program.string(), "--model",          model.string(),
+                                   "--tp",           std::to_string(tp), "--precision",
+                                   precision,        "--backend",        backend};
+  const auto add = [&argv](const char* flag, const std::string& value) {
+    argv.insert(argv.end(), {flag, value});
+  };
+  if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
+  if (!fault.empty()) add("--fault", fault);
+  if (mtp) add("--mtp", std::to_string(*mtp));
+  if (!kv.empty()) add("--kv", kv);
+  if (!shards.empty()) add("--shards", shards.string());
+  return argv;
+}
+
+std::vector<EngineResult> run_engine(const EngineOptions& options,
+                                     const std::vector<EngineJob>& jobs) {
+  const TempDir folder;
+  try {
+    return run_in(folder.path(), options, jobs);
+  } catch (const Error& error) {
+    throw Error(error.what(), ExitCode::could_not_judge);
+  }
+}
+
+}  // namespace lockstep

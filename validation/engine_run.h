@@ -1,0 +1,64 @@
+// Starts the engine under test on a job file and reads back what it wrote. This is all that the
+// judgement knows of the engine: a command line, results.jsonl and tap dumps.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "validation/tap_file.h"
+
+namespace lockstep {
+
+struct EngineOptions {
+  std::filesystem::path engine;  // empty: lockstep-generate beside this program
+  std::filesystem::path model;
+  int tp = 1;
+  std::string precision = "fp32";
+  std::string backend = "cpu";
+  std::optional<int> prefill_grid;
+  std::string fault;  // NAME[@layer,rank,round]; empty for none
+  std::optional<int> mtp;
+  std::string kv;                // empty: the engine's default
+  std::filesystem::path shards;  // empty: the engine shards on the fly
+  std::chrono::seconds timeout{1800};
+
+  // The command line without --jobs and --out, as a user would type it.
+  std::vector<std::string> command() const;
+};
+
+struct EngineJob {
+  std::string name;  // a file name; the oracle's reader guarantees it
+  std::vector<int32_t> ids;
+  int max_tokens = 0;
+  std::vector<int32_t> force_ids;  // not empty: teacher forcing
+  std::vector<std::string> taps;   // names, '*' matches anything
+  int64_t tap_positions = 0;       // last n prompt positions
+};
+
+// The logits that chose one token.
+struct StepLogits {
+  std::vector<int32_t> ids;  // largest first
+  std::vector<double> values;
+  double log_sum_exp = 0;  // over the whole vocabulary
+};
+
+struct EngineResult {
+  std::string name;
+  std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
+  std::vector<StepLogits> logits;
+  TapDump dump;
+};
+
+inline constexpr int kTopLogits = 16;
+
+// One result a job, in job order. Throws Error (exit 3) with the engine's own line when it fails,
+// with a line of its own when the engine overruns `timeout`, or writes something that cannot be
+// read or does not match the jobs.
+std::vector<EngineResult> run_engine(const EngineOptions& options,
+                                     const std::vector<EngineJob>& jobs);
+
+}  // namespace lockstep

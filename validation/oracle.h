@@ -1,0 +1,47 @@
+// The oracle: what an independent implementation computed in float32 for a set of prompts. Read
+// from PREFIX.json and PREFIX.safetensors (tensors NAME/TAP). Both files are untrusted: every
+// count, range and reference is checked, and a broken file gives one clear line and exit code 3.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "validation/tap_file.h"
+
+namespace lockstep {
+
+// How far the oracle's own bfloat16 run lies from its float32 run at one tap.
+struct TapNoise {
+  double cos = 1;     // worst cosine of one position
+  double rel_l2 = 0;  // over the recorded positions together
+};
+
+struct OraclePrompt {
+  std::string name;  // letters, digits, '.', '_' and '-'; it names files
+  bool has_image = false;
+  std::vector<int32_t> ids;
+  std::vector<int32_t> greedy;  // generated tokens, running on through end-of-turn
+  std::vector<double> margin;   // top-1 minus top-2 logit per generated token
+  std::vector<int32_t> second;  // the runner-up's id
+  std::vector<double> logprob;  // of the generated token, over the whole vocabulary
+  std::map<std::string, TapNoise> bf16_noise;
+  TapMap taps;  // prompt taps, "decode/..." and "state/..."; empty for image prompts
+
+  // Noise at `tap`; "decode/X" has that of "X". Null when the oracle does not record it.
+  const TapNoise* noise_at(const std::string& tap) const;
+  bool has_state() const;
+};
+
+struct Oracle {
+  std::string prefix;
+  int64_t tail = 0;  // recorded positions at the prompt's end
+  std::vector<OraclePrompt> prompts;
+};
+
+// `prefix` is the path without ".json".
+Oracle read_oracle(const std::filesystem::path& prefix);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#include "validation/tolerance.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::tolerance {
+namespace {
+
+// The frozen list. A looser number is a decision: it needs a numerical reason in tolerance.h and
+// its line here.
+TEST(Tolerance, FrozenList) {
+  EXPECT_EQ(kFp32RelL2, 2e-5);
+  EXPECT_EQ(kFp32Margin, 1e-3);
+  EXPECT_EQ(kFp32Logprob, 1e-3);
+  EXPECT_EQ(kBf16NoiseFactor, 3.0);
+  EXPECT_EQ(kBf16CosFactor, 9.0);
+  EXPECT_EQ(kBf16Floor, 1e-6);
+  EXPECT_EQ(kBf16LogitSigmas, 4.0);
+  EXPECT_EQ(kMinPositions, 16);
+  EXPECT_EQ(kMinGreedySteps, 32);
+}
+
+TEST(Tolerance, LogitDifferenceFollowsItsFormula) {
+  // 4 * 2 * 16 * (3 * 0.01) / sqrt(256)
+  EXPECT_DOUBLE_EQ(bf16_logit_difference(2.0, 16.0, 0.01, 256), 0.24);
+  EXPECT_DOUBLE_EQ(bf16_logit_difference(2.0, 16.0, 0.0, 256), 4 * 2 * 16 * 1e-6 / 16);
+  EXPECT_EQ(bf16_logit_difference(0.0, 16.0, 0.01, 256), 0.0);
+}
+
+}  // namespace
+}  // namespace lockstep::tolerance
