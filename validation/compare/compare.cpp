@@ -64,7 +64,9 @@ std::vector<EngineJob> oracle_jobs(const Oracle& oracle, Precision precision) {
     job.ids = prompt.ids;
     job.max_tokens = static_cast<int>(prompt.greedy.size());
     if (precision == Precision::bf16) job.force_ids = prompt.greedy;
-    job.taps = {"embed", "layers.*", "final_norm", "decode/*"};
+    for (const auto& [name, tensor] : prompt.taps) {
+      if (!name.starts_with("state/")) job.taps.push_back(name);
+    }
     if (precision == Precision::fp32 && prompt.has_state()) job.taps.emplace_back("state/*");
     job.tap_positions = oracle.tail;
     jobs.push_back(std::move(job));
