@@ -20,7 +20,7 @@ class ThreadPool {
   int n_threads() const;
 
   // Calls body(begin, end) on disjoint ranges that cover [0, n); returns when all are done. Ranges
-  // are multiples of `grain` except the last. `body` must not throw and must not call the pool.
+  // are multiples of `grain` (1 or more) except the last. `body` must not throw and must not call the pool.
   void parallel_for(int64_t n, int64_t grain,
                     const std::function<void(int64_t begin, int64_t end)>& body);
 
