@@ -19,7 +19,8 @@ int run_main(const char* program, const std::function<int()>& body) {
     fmt::print(stderr, "{}: {}\n", program, error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "{}: out of memory: use a smaller --max-context or fewer --slots\n", program);
+    fmt::print(stderr, "{}: out of memory: use a smaller --max-context or fewer --slots\n",
+               program);
     return static_cast<int>(ExitCode::fail);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", program, error.what());
@@ -33,6 +34,8 @@ bool stdout_has_colour() {
   return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr && !dumb;
 }
 
-bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) != 0; }
+bool stderr_is_terminal() {
+  return ::isatty(STDERR_FILENO) != 0;
+}
 
 }  // namespace lockstep

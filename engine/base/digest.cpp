@@ -8,7 +8,9 @@
 namespace lockstep {
 namespace {
 
-std::string to_hex(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+std::string to_hex(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 }  // namespace
 
@@ -40,6 +42,8 @@ void Digest128::update(const std::string& text) {
   update(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-std::string Digest128::hex() const { return to_hex(XXH3_128bits_digest(state_->xxh)); }
+std::string Digest128::hex() const {
+  return to_hex(XXH3_128bits_digest(state_->xxh));
+}
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -23,7 +25,8 @@ float f16_to_float(uint16_t bits) {
   const uint32_t exponent = (bits >> 10) & 0x1fu;
   const uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
 }
@@ -46,7 +49,8 @@ float e4m3_to_float(uint8_t bits) {
   const uint32_t exponent = (bits >> 3) & 0xfu;
   const uint32_t mantissa = bits & 0x7u;
   if (e4m3_is_nan(bits)) return std::bit_cast<float>(sign | 0x7fc00000u);
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (mantissa << 20));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (mantissa << 20));
   const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
   return sign != 0 ? -magnitude : magnitude;
 }
@@ -63,6 +67,7 @@ uint8_t float_to_e4m3(float value) {
 }
 
 uint8_t float_to_e2m1(float value) {
+  LOCKSTEP_CHECK(!std::isnan(value));
   const auto sign = static_cast<uint8_t>(std::signbit(value) ? 8u : 0u);
   const float magnitude = std::fabs(value);
   // Midpoints between neighbours; a tie goes to the even code.

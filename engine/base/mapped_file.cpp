@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -28,6 +29,13 @@ class FileDescriptor {
   int fd_;
 };
 
+// O_NONBLOCK: opening a FIFO must not wait for a writer; regular files do not know the flag.
+int open_for_reading(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail("{}: {}", path.string(), std::strerror(errno));
+  return fd;
+}
+
 size_t regular_file_size(int fd, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) fail("{}: {}", path.string(), std::strerror(errno));
@@ -47,8 +55,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail("{}: {}", path.string(), std::strerror(errno));
+  const FileDescriptor file(open_for_reading(path));
   size_ = regular_file_size(file.get(), path);
   if (size_ == 0) fail("{}: is empty", path.string());
   void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
@@ -70,29 +77,35 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail("{}: {}", path.string(), std::strerror(errno));
+  const FileDescriptor file(open_for_reading(path));
   const size_t size = regular_file_size(file.get(), path);
   if (size > max_bytes) {
     fail("{}: {} bytes, more than the {} allowed here", path.string(), size, max_bytes);
   }
-  std::string text(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t got = ::read(file.get(), text.data() + done, size - done);
+  // Files of /proc and /sys say 0 or 4096 bytes whatever they hold: read to the end, not to the
+  // size.
+  std::string text;
+  while (true) {
+    char block[65536];
+    const ssize_t got = ::read(file.get(), block, sizeof(block));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail("{}: shorter than its size says", path.string());
-    done += static_cast<size_t>(got);
+    if (got < 0) fail("{}: {}", path.string(), std::strerror(errno));
+    if (got == 0) return text;
+    text.append(block, static_cast<size_t>(got));
+    if (text.size() > max_bytes)
+      fail("{}: more than the {} bytes allowed here", path.string(), max_bytes);
   }
-  return text;
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  const std::filesystem::path temporary = path.string() + fmt::format(".{}.tmp", ::getpid());
+  // The number keeps two threads that write the same path apart.
+  static std::atomic<unsigned> n_written{0};
+  const std::filesystem::path temporary =
+      path.string() + fmt::format(".{}.{}.tmp", ::getpid(), n_written.fetch_add(1));
+  const FileDescriptor file(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) fail("{}: {}", path.string(), std::strerror(errno));
   try {
-    const FileDescriptor file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.get() < 0) fail("{}: {}", path.string(), std::strerror(errno));
     write_all(file.get(), bytes, path);
     if (::fsync(file.get()) != 0) fail("{}: {}", path.string(), std::strerror(errno));
     if (::rename(temporary.c_str(), path.c_str()) != 0) {

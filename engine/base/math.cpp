@@ -67,13 +67,23 @@ void sincos_f64(double x, double* sin, double* cos) {
   const double s = sin_kernel(r);
   const double c = cos_kernel(r);
   switch (static_cast<long long>(n) & 3) {
-    case 0: *sin = s, *cos = c; return;
-    case 1: *sin = c, *cos = -s; return;
-    case 2: *sin = -s, *cos = -c; return;
-    default: *sin = -c, *cos = s; return;
+    case 0:
+      *sin = s, *cos = c;
+      return;
+    case 1:
+      *sin = c, *cos = -s;
+      return;
+    case 2:
+      *sin = -s, *cos = -c;
+      return;
+    default:
+      *sin = -c, *cos = s;
+      return;
   }
 }
 
-double pow_f64(double base, double exponent) { return exp_f64(exponent * log_f64(base)); }
+double pow_f64(double base, double exponent) {
+  return exp_f64(exponent * log_f64(base));
+}
 
 }  // namespace lockstep

@@ -1,12 +1,16 @@
 #include "engine/base/process.h"
 
+#include <linux/close_range.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/process.hpp>
+#include <boost/process/extend.hpp>
 #include <future>
+#include <thread>
 
 #include "engine/base/error.h"
 
@@ -14,6 +18,7 @@ namespace lockstep {
 namespace {
 
 namespace bp = boost::process;
+using Clock = std::chrono::steady_clock;
 
 bp::environment environment_with(const std::map<std::string, std::string>& extra) {
   bp::native_environment native = boost::this_process::environment();
@@ -39,11 +44,36 @@ int shell_exit_code(bp::child& child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : status;
 }
 
+// Runs in the child between fork and exec. run_main ignores SIGPIPE and exec would hand that on.
+// Open files stay behind: a long-lived child that held the pipe of another one would keep it from
+// ending.
+const auto kCleanStart = bp::extend::on_exec_setup([](auto&) {
+  ::signal(SIGPIPE, SIG_DFL);
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+});
+
+// A captured child leads a group of its own, so that a time-out ends its descendants too; it dies
+// with the thread that waits for it, because the terminal's Ctrl-C no longer reaches it.
+const auto kOwnGroup = bp::extend::on_exec_setup([](auto&) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+});
+
+// Boost's own wait with a time limit takes over SIGCHLD of the whole process: poll instead.
+bool ended_before(bp::child& child, Clock::time_point deadline) {
+  while (child.running()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& argv, std::chrono::milliseconds timeout,
                           const std::map<std::string, std::string>& extra_environment) {
   LOCKSTEP_CHECK(!argv.empty());
+  const Clock::time_point deadline = Clock::now() + timeout;
   boost::asio::io_context context;
   std::future<std::string> out;
   std::future<std::string> err;
@@ -51,12 +81,12 @@ ProcessResult run_process(const std::vector<std::string>& argv, std::chrono::mil
   try {
     bp::child child(executable_path(argv[0]), bp::args(arguments_of(argv)), bp::std_in.close(),
                     bp::std_out > out, bp::std_err > err, environment_with(extra_environment),
-                    context);
-    context.run_for(timeout);
+                    kCleanStart, kOwnGroup, context);
+    context.run_until(deadline);
     // The pipes may be closed while the child still runs, or the other way round.
-    if (!context.stopped() || (child.running() && !child.wait_for(std::chrono::seconds(5)))) {
+    if (!context.stopped() || !ended_before(child, deadline)) {
       result.timed_out = true;
-      ::kill(child.id(), SIGKILL);
+      ::kill(-child.id(), SIGKILL);
       context.run_for(std::chrono::seconds(5));
     }
     child.wait();
@@ -83,32 +113,49 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv,
   LOCKSTEP_CHECK(!argv.empty());
   try {
     state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
-                              environment_with(extra_environment));
+                              environment_with(extra_environment), kCleanStart);
   } catch (const bp::process_error& error) {
     fail("cannot start {}: {}", argv[0], error.code().message());
   }
 }
 
 ChildProcess::~ChildProcess() {
+  end();
+}
+
+ChildProcess::ChildProcess(ChildProcess&&) noexcept = default;
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+void ChildProcess::end() noexcept {
   if (state_ == nullptr || !state_->child.valid()) return;
   std::error_code ignored;
   if (state_->child.running(ignored)) ::kill(state_->child.id(), SIGKILL);
   state_->child.wait(ignored);
 }
 
-ChildProcess::ChildProcess(ChildProcess&&) noexcept = default;
-ChildProcess& ChildProcess::operator=(ChildProcess&&) noexcept = default;
+int ChildProcess::pid() const {
+  return state_->child.id();
+}
 
-int ChildProcess::pid() const { return state_->child.id(); }
-
-bool ChildProcess::running() { return state_->child.running(); }
+bool ChildProcess::running() {
+  return state_->child.running();
+}
 
 int ChildProcess::wait() {
   state_->child.wait();
   return shell_exit_code(state_->child);
 }
 
-void ChildProcess::send_signal(int signal) { ::kill(state_->child.id(), signal); }
+void ChildProcess::send_signal(int signal) {
+  // A child that was reaped has given its id back to the system.
+  if (state_->child.running()) ::kill(state_->child.id(), signal);
+}
 
 std::filesystem::path sibling_program(const std::string& name) {
   std::error_code error;

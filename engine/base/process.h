@@ -11,8 +11,8 @@
 namespace lockstep {
 
 struct ProcessResult {
-  int exit_code = 0;        // 128 + signal when a signal ended it, as shells report it
-  bool timed_out = false;   // killed at the deadline
+  int exit_code = 0;       // 128 + signal when a signal ended it, as shells report it
+  bool timed_out = false;  // killed at the deadline, with every descendant of its process group
   std::string stdout_text;
   std::string stderr_text;
 };
@@ -23,7 +23,7 @@ ProcessResult run_process(const std::vector<std::string>& argv,
                           std::chrono::milliseconds timeout = std::chrono::minutes(10),
                           const std::map<std::string, std::string>& extra_environment = {});
 
-// A child whose stdout and stderr are this process's own.
+// A child whose stdin, stdout and stderr are this process's own; it inherits no other file.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::vector<std::string>& argv,
@@ -36,9 +36,11 @@ class ChildProcess {
   bool running();
   // Exit code as in ProcessResult; blocks.
   int wait();
-  void send_signal(int signal);
+  void send_signal(int signal);  // nothing when the child has ended
 
  private:
+  void end() noexcept;
+
   struct State;
   std::unique_ptr<State> state_;
 };

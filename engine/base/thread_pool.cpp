@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int kSpins = 4000;  // about 20 us: longer than the gap between two regions of a decode step
+// About 20 us: longer than the gap between two regions of a decode step.
+constexpr int kSpins = 4000;
 
 inline void cpu_relax() {
 #if defined(__x86_64__)
@@ -22,7 +23,7 @@ inline void cpu_relax() {
 #endif
 }
 
-// Waits until `value` is no longer `old`: spins first where that is allowed, then sleeps on a futex.
+// Waits until `value` is no longer `old`: spins first if allowed, then sleeps on a futex.
 void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
   if (spin) {
     for (int i = 0; i < kSpins; ++i) {
@@ -80,10 +81,13 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::n_threads() const { return state_->n_threads; }
+int ThreadPool::n_threads() const {
+  return state_->n_threads;
+}
 
 void ThreadPool::parallel_for(int64_t n, int64_t grain,
                               const std::function<void(int64_t, int64_t)>& body) {
+  LOCKSTEP_CHECK(grain >= 1);
   if (n <= 0) return;
   State& state = *state_;
   const int64_t n_grains = (n + grain - 1) / grain;

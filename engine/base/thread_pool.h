@@ -10,8 +10,8 @@ namespace lockstep {
 
 class ThreadPool {
  public:
-  // `n_threads` counts the caller, so 1 starts none. `spin` makes idle workers spin for a short while
-  // before they sleep: right only while every thread of every rank has a core of its own.
+  // `n_threads` counts the caller, so 1 starts none. `spin` makes idle workers spin for a short
+  // while before they sleep: right only while every thread of every rank has a core of its own.
   explicit ThreadPool(int n_threads, bool spin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -20,7 +20,8 @@ class ThreadPool {
   int n_threads() const;
 
   // Calls body(begin, end) on disjoint ranges that cover [0, n); returns when all are done. Ranges
-  // are multiples of `grain` except the last. `body` must not throw and must not call the pool.
+  // are multiples of `grain` (1 or more) except the last. `body` must not throw and must not call
+  // the pool.
   void parallel_for(int64_t n, int64_t grain,
                     const std::function<void(int64_t begin, int64_t end)>& body);
 
