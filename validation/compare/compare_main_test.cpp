@@ -146,6 +146,16 @@ TEST_F(CompareMain, EngineFailureIsAnErrorWithItsOwnLine) {
             "model.safetensors: truncated\n");
 }
 
+TEST_F(CompareMain, TheReasonIsTheFirstFailureNotItsEcho) {
+  write(make_synthetic_run(Precision::fp32), 1);
+  put("exit", "70");
+  put("stderr", "lockstep-rank: out of pages\nlockstep-rank: peer lost\n");
+  EXPECT_NE(compare({}).stderr_text.find("out of pages"), std::string::npos);
+  put("stderr", "lockstep-rank: peer lost\nTP2 LOCKSTEP FAILURE round 7\nlockstep-rank: x\n");
+  EXPECT_NE(compare({}).stderr_text.find("code 70: TP2 LOCKSTEP FAILURE round 7"),
+            std::string::npos);
+}
+
 TEST_F(CompareMain, SilentAndSlowAndMissingEngines) {
   write(make_synthetic_run(Precision::fp32), 1);
   put("exit", "139");
