@@ -36,15 +36,19 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
   return text;
 }
 
-// The engine's last words: the last line of stderr that holds anything.
-std::string last_line(const std::string& text) {
+// The line that says why the engine failed: a lockstep failure's own line, else the first that one
+// of its programs signed (a rank that then loses its peer complains later), else the last one.
+std::string reason_line(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
+  std::string signed_line;
   std::string last;
   while (std::getline(lines, line)) {
+    if (line.starts_with("TP2 LOCKSTEP FAILURE")) return line;
+    if (signed_line.empty() && line.starts_with("lockstep-")) signed_line = line;
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
   }
-  return last;
+  return signed_line.empty() ? last : signed_line;
 }
 
 void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::path& out) {
@@ -55,7 +59,7 @@ void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::
     bad_result("{}: did not end within {} s", argv[0], options.timeout.count());
   }
   if (result.exit_code == 0) return;
-  const std::string words = last_line(result.stderr_text);
+  const std::string words = reason_line(result.stderr_text);
   bad_result("the engine ended with exit code {}: {}", result.exit_code,
              words.empty() ? "it printed no reason" : words);
 }

@@ -12,9 +12,14 @@ endfunction()
 # lockstep_app(NAME SOURCES ... LIBS ...): the program lockstep-NAME ("lockstep" itself for NAME front).
 function(lockstep_app name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(lockstep-${name} ${ARG_SOURCES})
-  target_link_libraries(lockstep-${name} PRIVATE ${ARG_LIBS} CLI11::CLI11)
-  install(TARGETS lockstep-${name} RUNTIME DESTINATION bin)
+  if(name STREQUAL "front")
+    set(program lockstep)
+  else()
+    set(program lockstep-${name})
+  endif()
+  add_executable(${program} ${ARG_SOURCES})
+  target_link_libraries(${program} PRIVATE ${ARG_LIBS} CLI11::CLI11)
+  install(TARGETS ${program} RUNTIME DESTINATION bin)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...]): one GoogleTest program, one CTest entry a case.

@@ -1,0 +1,68 @@
+// The front program in a folder of its own, with commands that are scripts.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+#include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Front : public ::testing::Test {
+ protected:
+  Front() {
+    std::string pattern = (fs::temp_directory_path() / "lockstep-front-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    fs::copy_file(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ / "lockstep");
+    script("lockstep-compare", "printf '[%s]' \"$@\"; exit 7");
+    script("lockstep-rank-faulty", "exit 0");
+    write_file_atomically(folder_ / "lockstep-notes", std::string("not executable"));
+  }
+  ~Front() override { fs::remove_all(folder_); }
+
+  void script(const char* name, const std::string& body) const {
+    write_file_atomically(folder_ / name, "#!/bin/sh\n" + body + "\n");
+    fs::permissions(folder_ / name, fs::perms::owner_all);
+  }
+  ProcessResult front(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), (folder_ / "lockstep").string());
+    return run_process(arguments, std::chrono::seconds(30));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Front, PassesArgumentsAndExitCode) {
+  const ProcessResult result = front({"compare", "--model", "a b", ""});
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.stdout_text, "[--model][a b][]");
+  EXPECT_EQ(front({"help", "compare"}).stdout_text, "[--help]");
+}
+
+TEST_F(Front, HelpListsWhatIsThere) {
+  const ProcessResult result = front({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.stdout_text.find("compare      layer by layer"), std::string::npos);
+  EXPECT_EQ(result.stdout_text.find("gate "), std::string::npos);
+  EXPECT_EQ(result.stdout_text.find("rank-faulty"), std::string::npos);
+  EXPECT_EQ(result.stdout_text.find("notes"), std::string::npos);
+  EXPECT_EQ(front({}).exit_code, 2);
+  EXPECT_EQ(front({"--version"}).exit_code, 0);
+}
+
+TEST_F(Front, UnknownCommandsAreUsageErrors) {
+  for (const char* bad : {"serve", "../compare", "notes", "-x", "com pare", "."}) {
+    const ProcessResult result = front({bad});
+    EXPECT_EQ(result.exit_code, 2) << bad;
+    EXPECT_EQ(result.stderr_text,
+              "lockstep: unknown command '" + std::string(bad) + "': see 'lockstep --help'\n");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
