@@ -30,7 +30,8 @@ int64_t context_limit(const ModelConfig& config, const EngineOptions& options) {
 
 KvCacheShape kv_shape(const ModelConfig& config, const RankWeights& weights,
                       const EngineOptions& options) {
-  const int64_t pages = KvCache::pages_for(context_limit(config, options)) * options.n_slots;
+  // One page more than a full context needs: the copy of a cached prefix's last page.
+  const int64_t pages = (KvCache::pages_for(context_limit(config, options)) + 1) * options.n_slots;
   const int n_layers = config.n_kv_layers() + (weights.mtp != nullptr ? 1 : 0);
   return {options.kv_type, n_layers, weights.dims.n_kv_heads, config.head_dim, pages};
 }

@@ -48,8 +48,8 @@ class PrefixCache {
               int64_t hidden_size, int64_t round);
 
   // Gives pages of least recently used snapshots back until `n_pages` are free; `keep` (may be null)
-  // stays. False: cannot. A kept snapshot never stands in the way for good: its pages are part of what
-  // the request needs, so they fit together once no other slot runs.
+  // stays. False: cannot. A kept snapshot never stands in the way for good: all its pages but the last
+  // are part of what the request needs, and the cache has one page to spare for each slot.
   bool free_pages(int64_t n_pages, const Snapshot* keep);
 
   const std::list<Snapshot>& snapshots() const { return snapshots_; }
