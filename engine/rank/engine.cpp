@@ -166,6 +166,13 @@ const TapRecorder* RankEngine::taps(uint64_t id) const {
   return at == entries_.end() ? nullptr : at->second.taps.get();
 }
 
+const Slot* RankEngine::slot_of(uint64_t id) const {
+  for (const auto& slot : slots_) {
+    if (slot != nullptr && slot->id == id) return slot.get();
+  }
+  return nullptr;
+}
+
 bool RankEngine::step() {
   record_ = {};
   emitted_.clear();
