@@ -82,12 +82,13 @@ TEST(KvWrite, ReadsBackEveryVectorFromItsOwnPlace) {
   for (const KvType type : kTypes) {
     Cache cache(type, 3, 128);
     Tokens tokens = make_tokens(cache, 130, 1.0f);
-    // Multiples of 1/64 up to 127/64, with 127/64 in every group: exact in all four types.
+    // Multiples of 1/64 (V: 1/32) up to 127 of them, with 127 in every group: exact in all four types,
+    // and K and V have different scales.
     for (auto* values : {&tokens.k, &tokens.v}) {
       *values =
           random_integers(values == &tokens.k ? 5 : 6, static_cast<int64_t>(values->size()), 127);
       for (size_t i = 0; i < values->size(); i += 8) (*values)[i] = 127.0f;
-      for (float& x : *values) x /= 64.0f;
+      for (float& x : *values) x /= values == &tokens.k ? 64.0f : 32.0f;
     }
     write(cache, tokens, 0, 50);
     Tokens rest = tokens;
