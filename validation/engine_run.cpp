@@ -38,21 +38,6 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
   return text;
 }
 
-// The line that says why the engine failed: a lockstep failure's own line, else the first that one
-// of its programs signed (a rank that then loses its peer complains later), else the last one.
-std::string reason_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line;
-  std::string signed_line;
-  std::string last;
-  while (std::getline(lines, line)) {
-    if (line.starts_with("TP2 LOCKSTEP FAILURE")) return line;
-    if (signed_line.empty() && line.starts_with("lockstep-")) signed_line = line;
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-  }
-  return signed_line.empty() ? last : signed_line;
-}
-
 void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::path& out) {
   std::vector<std::string> argv = options.command();
   argv.insert(argv.end(), {"--jobs", jobs.string(), "--out", out.string()});
@@ -61,7 +46,7 @@ void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::
     bad_result("{}: did not end within {} s", argv[0], options.timeout.count());
   }
   if (result.exit_code == 0) return;
-  const std::string words = reason_line(result.stderr_text);
+  const std::string words = failure_reason(result.stderr_text);
   bad_result("the engine ended with exit code {}: {}", result.exit_code,
              words.empty() ? "it printed no reason" : words);
 }
@@ -206,6 +191,19 @@ std::vector<std::string> EngineOptions::command() const {
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
   return argv;
+}
+
+std::string failure_reason(const std::string& stderr_text) {
+  std::istringstream lines(stderr_text);
+  std::string line;
+  std::string signed_line;
+  std::string last;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("TP2 LOCKSTEP FAILURE")) return line;
+    if (signed_line.empty() && line.starts_with("lockstep-")) signed_line = line;
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  }
+  return signed_line.empty() ? last : signed_line;
 }
 
 std::vector<EngineResult> run_engine(const EngineOptions& options,

@@ -58,6 +58,11 @@ inline constexpr int kTopLogits = 16;
 // Stands among the rank differences for tokens and logits.
 inline constexpr const char* kResultsTap = "results";
 
+// The line of a failed program's stderr that says why: a lockstep failure's own line, else the
+// first that one of our programs signed (a rank that then loses its peer complains later), else the
+// last one.
+std::string failure_reason(const std::string& stderr_text);
+
 // One result a job, in job order. Throws Error (exit 3) with the engine's own line when it fails,
 // with a line of its own when the engine overruns `timeout`, or writes something that cannot be
 // read or does not match the jobs.
