@@ -1,0 +1,35 @@
+// The rules over the repository itself.
+#include <gtest/gtest.h>
+
+#include "ci/tidy/rules.h"
+
+namespace lockstep::tidy {
+namespace {
+
+const Tree& repository() {
+  static const Tree tree = load_tree(LOCKSTEP_SOURCE_DIR);
+  return tree;
+}
+
+class Repository : public testing::TestWithParam<Rule> {};
+
+TEST_P(Repository, KeepsTheRule) {
+  static const RuleData data = load_rule_data(LOCKSTEP_SOURCE_DIR "/ci/tidy/rules.json");
+  EXPECT_EQ(to_text(GetParam().check(repository(), data)), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tidy, Repository, testing::ValuesIn(all_rules()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Tidy, TheScanSeesTheProductAndItself) {
+  for (const char* path : {"CMakeLists.txt", "engine/base/error.h", "docs/README.md", "run",
+                           "ci/tidy/tidy_test.cpp"}) {
+    const File* file = repository().find(path);
+    ASSERT_NE(file, nullptr) << path;
+    EXPECT_FALSE(file->text.empty()) << path;
+  }
+  EXPECT_GT(repository().files.size(), 100u);
+}
+
+}  // namespace
+}  // namespace lockstep::tidy
