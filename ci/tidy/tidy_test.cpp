@@ -1,9 +1,16 @@
 // The rules over the repository itself.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "ci/tidy/rules.h"
 
 namespace lockstep::tidy {
+
+void PrintTo(const Rule& rule, std::ostream* stream) {
+  *stream << rule.name;
+}
+
 namespace {
 
 const Tree& repository() {
