@@ -152,7 +152,9 @@ std::vector<FunctionBody> find_functions(std::string_view view) {
       head = i + 1;
     } else if (code[i] == '{') {
       const std::string_view text = std::string_view(code).substr(head, i - head);
-      const Block block = classify(text);
+      // Style puts a space before a body and none before a braced initialiser.
+      const bool opens_body = i > 0 && (code[i - 1] == ' ' || code[i - 1] == '\n');
+      const Block block = opens_body ? classify(text) : Block::other;
       if (block == Block::function)
         found.push_back({function_name(text), i, matching_brace(code, i)});
       if (block != Block::scope) i = matching_brace(code, i);

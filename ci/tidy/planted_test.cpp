@@ -306,7 +306,7 @@ TEST(Planted, AScanOfNoFilesFails) {
 TEST(CodeView, BlanksCommentsAndLiterals) {
   EXPECT_EQ(code_view("a /* b */ c; // d\ne"), "a         c;     \ne");
   EXPECT_EQ(code_view("f(\"a\\\"b\", 'c', 1'000);"), "f(\"    \", ' ', 1'000);");
-  EXPECT_EQ(code_view("R\"x(a\n\")x\" b"), "R\"   \n    \" b");
+  EXPECT_EQ(code_view("R\"x(a\n\")x\" b"), "R\"   \n   \" b");
 }
 
 TEST(CodeView, FindsFunctions) {

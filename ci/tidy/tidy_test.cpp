@@ -22,11 +22,12 @@ class Repository : public testing::TestWithParam<Rule> {};
 
 TEST_P(Repository, KeepsTheRule) {
   static const RuleData data = load_rule_data(LOCKSTEP_SOURCE_DIR "/ci/tidy/rules.json");
-  EXPECT_EQ(to_text(GetParam().check(repository(), data)), "");
+  const Findings findings = GetParam().check(repository(), data);
+  EXPECT_TRUE(findings.empty()) << "\n" << to_text(findings);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tidy, Repository, testing::ValuesIn(all_rules()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(Tidy, TheScanSeesTheProductAndItself) {
   for (const char* path : {"CMakeLists.txt", "engine/base/error.h", "docs/README.md", "run",

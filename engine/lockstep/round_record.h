@@ -6,13 +6,14 @@
 
 namespace lockstep {
 
-// Plain data, compared byte for byte through the mailbox. A difference in any field halts the service.
+// Plain data, compared byte for byte through the mailbox. A difference in any field halts the
+// service.
 struct RoundRecord {
   uint64_t round = 0;
-  uint64_t n_tokens = 0;       // tokens booked in this round, all slots
-  uint64_t token_hash = 0;     // of (slot, token) pairs in order
-  uint64_t positions = 0;      // sum of the slots' committed positions
-  uint64_t rows_digest = 0;    // of the replicated final-norm rows that were sampled from
+  uint64_t n_tokens = 0;     // tokens booked in this round, all slots
+  uint64_t token_hash = 0;   // of (slot, token) pairs in order
+  uint64_t positions = 0;    // sum of the slots' committed positions
+  uint64_t rows_digest = 0;  // of the replicated final-norm rows that were sampled from
 };
 
 // Name of the first field that differs, or empty.
