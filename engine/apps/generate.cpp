@@ -76,8 +76,8 @@ std::vector<std::string> rank_command(const GenerateFlags& flags, int rank, int 
   return argv;
 }
 
-// Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the exit
-// code is that of the first that failed.
+// Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the
+// exit code is that of the first that failed.
 int wait_for_ranks(std::vector<ChildProcess>& ranks) {
   using Clock = std::chrono::steady_clock;
   std::vector<bool> done(ranks.size(), false);
