@@ -12,7 +12,9 @@ namespace {
 
 constexpr int64_t kNvfp4Block = 16;
 
-bool has(const MatrixParts& parts, const std::string& suffix) { return parts.count(suffix) != 0; }
+bool has(const MatrixParts& parts, const std::string& suffix) {
+  return parts.count(suffix) != 0;
+}
 
 bool has_dtype(const MatrixParts& parts, const std::string& suffix, DType dtype) {
   const auto at = parts.find(suffix);
@@ -72,7 +74,8 @@ void check_e4m3(const std::string& base, const std::string& suffix, const Tensor
                 bool is_scale) {
   for (size_t i = 0; i < part.bytes.size(); ++i) {
     const auto code = static_cast<uint8_t>(part.bytes[i]);
-    if (e4m3_is_nan(code)) fail("matrix {}: {} holds NaN code 0x{:02x} at {}", base, suffix, code, i);
+    if (e4m3_is_nan(code))
+      fail("matrix {}: {} holds NaN code 0x{:02x} at {}", base, suffix, code, i);
     if (is_scale && (code & 0x80u) != 0) {
       fail("matrix {}: {} holds a negative scale (0x{:02x}) at {}", base, suffix, code, i);
     }
@@ -82,9 +85,9 @@ void check_e4m3(const std::string& base, const std::string& suffix, const Tensor
 // --- plain: one tensor of a wide float type ---
 
 bool plain_matches(const MatrixParts& parts) {
-  return !has(parts, "weight_scale") && (has_dtype(parts, "weight", DType::BF16) ||
-                               has_dtype(parts, "weight", DType::F16) ||
-                               has_dtype(parts, "weight", DType::F32));
+  return !has(parts, "weight_scale") &&
+         (has_dtype(parts, "weight", DType::BF16) || has_dtype(parts, "weight", DType::F16) ||
+          has_dtype(parts, "weight", DType::F32));
 }
 
 StoredMatrix plain_open(const std::string& base, const MatrixParts& parts) {

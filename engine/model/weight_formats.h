@@ -1,5 +1,6 @@
 // The serialisations of a weight matrix that checkpoints use, as a table of rows. A matrix called
-// BASE is a set of tensors BASE.suffix; the suffixes and dtypes present decide the row, never the config.
+// BASE is a set of tensors BASE.suffix; the suffixes and dtypes present decide the row, never the
+// config.
 #pragma once
 
 #include <map>
@@ -16,8 +17,8 @@ using MatrixParts = std::map<std::string, const TensorInfo*>;
 
 // How a cut of the logical matrix along an axis falls on one stored tensor.
 struct PartCut {
-  int axis = -1;         // dimension of the stored tensor that is cut; -1: kept whole on every rank
-  int64_t granule = 1;   // logical rows (or columns) in one step of that dimension
+  int axis = -1;        // dimension of the stored tensor that is cut; -1: kept whole on every rank
+  int64_t granule = 1;  // logical rows (or columns) in one step of that dimension
 };
 
 enum class MatrixAxis : uint8_t { rows, columns };
