@@ -17,6 +17,15 @@
 
 #include "engine/ops/common/rounding.h"
 
+// Full unrolling of short loops over registers: without it -O2 keeps arrays of registers in memory.
+#ifndef LOCKSTEP_UNROLL
+#ifdef __clang__
+#define LOCKSTEP_UNROLL _Pragma("unroll")
+#else
+#define LOCKSTEP_UNROLL _Pragma("GCC unroll 32")
+#endif
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace lockstep {
 namespace HWY_NAMESPACE {
@@ -27,6 +36,7 @@ using FloatTag = hn::CappedTag<float, 16>;
 using FloatVec = hn::Vec<FloatTag>;
 constexpr int kVecLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
 constexpr int kVecs = 16 / kVecLanes;  // registers that hold the 16 lanes
+static_assert(kVecs <= 2, "only AVX2 and AVX-512 are compiled, see engine/ops/CMakeLists.txt");
 
 struct Lanes16 {
   FloatVec v[kVecs];
@@ -34,41 +44,48 @@ struct Lanes16 {
 
 HWY_INLINE Lanes16 lanes_zero() {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::Zero(FloatTag());
   return r;
 }
 
 HWY_INLINE Lanes16 lanes_set(float value) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::Set(FloatTag(), value);
   return r;
 }
 
 HWY_INLINE Lanes16 lanes_load(const float* p) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::LoadU(FloatTag(), p + i * kVecLanes);
   return r;
 }
 
 HWY_INLINE void lanes_store(const Lanes16& a, float* p) {
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) hn::StoreU(a.v[i], FloatTag(), p + i * kVecLanes);
 }
 
 // a * b + c, fused.
 HWY_INLINE Lanes16 lanes_fma(const Lanes16& a, const Lanes16& b, const Lanes16& c) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::MulAdd(a.v[i], b.v[i], c.v[i]);
   return r;
 }
 
 HWY_INLINE Lanes16 lanes_add(const Lanes16& a, const Lanes16& b) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::Add(a.v[i], b.v[i]);
   return r;
 }
 
 HWY_INLINE Lanes16 lanes_mul(const Lanes16& a, const Lanes16& b) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = hn::Mul(a.v[i], b.v[i]);
   return r;
 }
@@ -77,28 +94,70 @@ HWY_INLINE Lanes16 lanes_mul(const Lanes16& a, const Lanes16& b) {
 // order.
 template <class D>
 HWY_INLINE float tree_sum_vec(D d, hn::Vec<D> v) {
-#if HWY_TARGET == HWY_SCALAR  // compiled as Highway's baseline, never dispatched to; has no halves
-  (void)d;
-  return hn::GetLane(v);
-#else
-  if constexpr (hn::MaxLanes(D()) <= 4) {
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return tree_sum_vec(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
     HWY_ALIGN float t[4];
     hn::Store(v, d, t);
     return (t[0] + t[2]) + (t[1] + t[3]);
-  } else {
-    const hn::Half<D> half;
-    return tree_sum_vec(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   }
-#endif
 }
 
 HWY_INLINE float lanes_tree_sum(const Lanes16& a) {
   FloatVec v[kVecs];
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) v[i] = a.v[i];
+  LOCKSTEP_UNROLL
   for (int n = kVecs / 2; n >= 1; n /= 2) {
+    LOCKSTEP_UNROLL
     for (int i = 0; i < n; ++i) v[i] = hn::Add(v[i], v[i + n]);
   }
   return tree_sum_vec(FloatTag(), v[0]);
+}
+
+// One step of the tree for two vectors together: adds lanes l and l + kStep of each, and returns
+// the sums of `a` where bit kStep of the lane index is clear and those of `b` where it is set. The
+// two terms of a sum may swap places, which never changes a float sum.
+template <int kStep>
+HWY_INLINE FloatVec tree_step(FloatVec a, FloatVec b) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> du;
+  const hn::Repartition<uint64_t, FloatTag> du64;
+  if constexpr (kStep == 1) {
+    return hn::Add(hn::OddEven(b, a),
+                   hn::BitCast(d, hn::Shuffle2301(hn::BitCast(du, hn::OddEven(a, b)))));
+  } else if constexpr (kStep == 2) {
+    const auto a64 = hn::BitCast(du64, a);
+    const auto b64 = hn::BitCast(du64, b);
+    return hn::Add(hn::BitCast(d, hn::OddEven(b64, a64)),
+                   hn::BitCast(d, hn::Shuffle01(hn::OddEven(a64, b64))));
+  } else if constexpr (kStep == 4) {
+    return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  } else {
+    const FloatVec crossed = hn::ConcatUpperLower(d, a, b);
+    return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, crossed, crossed));
+  }
+}
+
+// lanes_tree_sum of kCount <= kVecLanes accumulators at once: lane i of the result is the sum of
+// a[i]. Lanes from kCount on hold repetitions.
+template <int kCount>
+HWY_INLINE FloatVec lanes_tree_sums(const Lanes16* a) {
+  static_assert(kCount >= 1 && kCount <= kVecLanes);
+  FloatVec v[kVecLanes];
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < kVecLanes; ++i) {
+    const Lanes16& lanes = a[i < kCount ? i : 0];
+    v[i] = kVecs == 1 ? lanes.v[0] : hn::Add(lanes.v[0], lanes.v[kVecs - 1]);
+  }
+  if constexpr (kVecLanes == 16) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] = tree_step<8>(v[i], v[i + 8]);
+  }
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < 4; ++i) v[i] = tree_step<4>(v[i], v[i + 4]);
+  return tree_step<1>(tree_step<2>(v[0], v[2]), tree_step<2>(v[1], v[3]));
 }
 
 // Dot product of n values, n a multiple of 16.
@@ -121,6 +180,7 @@ HWY_INLINE FloatVec round_bf16_vec(FloatVec v) {
 HWY_INLINE Lanes16 lanes_round(const Lanes16& a, Rounding rounding) {
   if (rounding == Rounding::none) return a;
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = round_bf16_vec(a.v[i]);
   return r;
 }
@@ -154,6 +214,7 @@ HWY_INLINE FloatVec exp_vec(FloatVec x) {
 
 HWY_INLINE Lanes16 lanes_exp(const Lanes16& a) {
   Lanes16 r;
+  LOCKSTEP_UNROLL
   for (int i = 0; i < kVecs; ++i) r.v[i] = exp_vec(a.v[i]);
   return r;
 }

@@ -1,0 +1,391 @@
+#include "engine/ops/linear/linear.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/linear/linear_simd.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/ops/common/lanes-inl.h"
+#include "engine/ops/linear/linear_decode-inl.h"
+#include "engine/ops/linear/linear_plan.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep {
+namespace HWY_NAMESPACE {
+
+// The factor of a finished sum. A NaN code makes every product of its row NaN; the fp8 decoder
+// leaves that to this factor.
+template <Codec kCodec>
+HWY_INLINE float row_factor(const WeightMatrix& weight, int64_t row) {
+  NanWatch<kCodec> watch;
+  watch.look(weight.codes + row * weight.row_bytes, weight.n_cols);
+  if (watch.found()) return std::numeric_limits<float>::quiet_NaN();
+  return weight.row_scale == nullptr ? 1.0f : weight.row_scale[row];
+}
+
+// Sums, scales, rounds and stores a tile: acc[t * kRows + r] belongs to out[t * out_stride + r],
+// and factors[t * kRows + r] is its row's. Rows from n_rows on are computed but not stored.
+template <int kRows, int kTokens>
+HWY_INLINE void finish_tile(const Lanes16* acc, const float* factors, const LinearArgs& args,
+                            float* out, int64_t n_rows) {
+  constexpr int kTile = kRows * kTokens;
+  static_assert(kTile <= kVecLanes);
+  const FloatVec scaled = hn::Mul(lanes_tree_sums<kTile>(acc), hn::LoadU(FloatTag(), factors));
+  alignas(64) float values[kVecLanes];
+  hn::Store(args.rounding == Rounding::bf16 ? round_bf16_vec(scaled) : scaled, FloatTag(), values);
+  if (n_rows >= kRows) {
+    LOCKSTEP_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      std::memcpy(out + t * args.out_stride, values + t * kRows, kRows * sizeof(float));
+    }
+    return;
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int64_t r = 0; r < n_rows; ++r) out[t * args.out_stride + r] = values[t * kRows + r];
+  }
+}
+
+// ---- Few tokens: codes stream once, each decoded block serves every token from registers.
+
+constexpr int64_t kMaxStreamedTokens = kVecs == 1 ? 8 : 4;
+
+// Rows of a tile, so that rows * tokens accumulators, the weights and the decoder fit the
+// registers.
+constexpr int streamed_rows(int n_tokens) {
+  if (kVecs == 1) return n_tokens <= 4 ? 4 : 2;
+  return n_tokens == 1 ? 4 : n_tokens <= 3 ? 2 : 1;
+}
+
+template <Codec kCodec, int kTokens>
+HWY_INLINE void streamed_tile(const LinearArgs& args, const float* packed, int64_t row,
+                              int64_t n_rows) {
+  constexpr int kRows = streamed_rows(kTokens);
+  const WeightMatrix& weight = args.weight;
+  const int64_t n_cols = weight.n_cols;
+  RowCodes<kCodec> rows[kRows];
+  LOCKSTEP_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    rows[r] = RowCodes<kCodec>(weight, row + std::min<int64_t>(r, n_rows - 1));
+  }
+  Lanes16 acc[kRows * kTokens];
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < kRows * kTokens; ++i) acc[i] = lanes_zero();
+  NanWatch<kCodec> watch;
+
+  const int64_t step = RowCodes<kCodec>::segment_columns(weight);
+  int64_t offset = 0;  // bytes into each row
+  for (int64_t begin = 0, index = 0; begin < n_cols; begin += step, ++index) {
+    // A segment of one block is no loop.
+    const int64_t end = kCodec == Codec::nvfp4 ? begin + 16 : std::min(begin + step, n_cols);
+    Segment<kCodec> segments[kRows];
+    LOCKSTEP_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      segments[r] = rows[r].segment(index);
+      watch.look(rows[r].codes + offset, end - begin);
+    }
+    int64_t k = begin;
+    do {
+      Lanes16 w[kRows];
+      LOCKSTEP_UNROLL
+      for (int r = 0; r < kRows; ++r) w[r] = segments[r].block(rows[r].codes + offset);
+      LOCKSTEP_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const Lanes16 x = lanes_load(packed + t * 16);
+        LOCKSTEP_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          acc[t * kRows + r] = lanes_fma(x, w[r], acc[t * kRows + r]);
+        }
+      }
+      k += 16;
+      packed += kTokens * 16;
+      offset += block_bytes(kCodec);
+    } while (k < end);
+  }
+
+  alignas(64) float factors[kVecLanes] = {};
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t index = row + std::min<int64_t>(r, n_rows - 1);
+    float factor = weight.row_scale == nullptr ? 1.0f : weight.row_scale[index];
+    if (watch.found()) factor = row_factor<kCodec>(weight, index);
+    for (int t = 0; t < kTokens; ++t) factors[t * kRows + r] = factor;
+  }
+  finish_tile<kRows, kTokens>(acc, factors, args, args.out + row, n_rows);
+}
+
+template <Codec kCodec, int kTokens>
+void streamed_rows_of(const LinearArgs& args, const float* packed, int64_t begin, int64_t end) {
+  constexpr int kRows = streamed_rows(kTokens);
+  for (int64_t row = begin; row < end; row += kRows) {
+    streamed_tile<kCodec, kTokens>(args, packed, row, std::min<int64_t>(kRows, end - row));
+  }
+}
+
+template <Codec kCodec>
+void streamed(const LinearArgs& args, const float* packed, int64_t begin, int64_t end) {
+  switch (args.n_tokens) {
+    case 1:
+      return streamed_rows_of<kCodec, 1>(args, packed, begin, end);
+    case 2:
+      return streamed_rows_of<kCodec, 2>(args, packed, begin, end);
+    case 3:
+      return streamed_rows_of<kCodec, 3>(args, packed, begin, end);
+    case 4:
+      return streamed_rows_of<kCodec, 4>(args, packed, begin, end);
+    default:
+      break;
+  }
+  if constexpr (kMaxStreamedTokens == 8) {
+    switch (args.n_tokens) {
+      case 5:
+        return streamed_rows_of<kCodec, 5>(args, packed, begin, end);
+      case 6:
+        return streamed_rows_of<kCodec, 6>(args, packed, begin, end);
+      case 7:
+        return streamed_rows_of<kCodec, 7>(args, packed, begin, end);
+      case 8:
+        return streamed_rows_of<kCodec, 8>(args, packed, begin, end);
+      default:
+        break;
+    }
+  }
+}
+
+// ---- Many tokens: a panel of rows is decoded to float32 once and then meets blocks of tokens.
+
+constexpr int kTileRows = kVecs == 1 ? 4 : 2;
+constexpr int kTileTokens = kVecs == 1 ? 4 : 3;
+
+// Widths that are no multiple of 16 are padded, which only the panel path does.
+bool is_streamed(const LinearArgs& args) {
+  return args.n_tokens <= kMaxStreamedTokens && args.weight.n_cols % 16 == 0;
+}
+
+// Tokens that are packed together. Packed activations are groups of tokens, one after the other; a
+// group of g tokens is [k / 16][g][16], so that a tile reads one stream. Rows of one stride would
+// meet in the same cache sets.
+int64_t group_tokens(const LinearArgs& args) {
+  return is_streamed(args) ? args.n_tokens : kTileTokens;
+}
+
+// Packs tokens [first, last), a whole group; columns from weight.n_cols on become zero.
+void pack_group(const LinearArgs& args, int64_t first, int64_t last, float* packed) {
+  const int64_t n_cols = args.weight.n_cols;
+  const int64_t whole = n_cols / 16 * 16;
+  for (int64_t t = first; t < last; ++t) {
+    const float* x = args.x + t * args.x_stride;
+    float* out = packed + (t - first) * 16;
+    for (int64_t k = 0; k < whole; k += 16, out += (last - first) * 16) {
+      lanes_store(lanes_load(x + k), out);
+    }
+    if (whole == n_cols) continue;
+    std::fill_n(out, 16, 0.0f);
+    std::copy_n(x + whole, n_cols - whole, out);
+  }
+}
+
+// Decodes row r of a tile into panel [k / 16][kTileRows][16]; columns from n_cols on become zero.
+template <Codec kCodec>
+void decode_panel_row(const WeightMatrix& weight, int64_t row, float* out) {
+  const RowCodes<kCodec> codes(weight, row);
+  const int64_t whole = weight.n_cols / 16 * 16;
+  const int64_t step = RowCodes<kCodec>::segment_columns(weight);
+  int64_t offset = 0;
+  for (int64_t begin = 0, index = 0; begin < weight.n_cols; begin += step, ++index) {
+    const Segment<kCodec> segment = codes.segment(index);
+    const int64_t end = std::min(begin + step, whole);
+    for (int64_t k = begin; k < end; k += 16, offset += block_bytes(kCodec)) {
+      lanes_store(segment.block(codes.codes + offset), out + k * kTileRows);
+    }
+    if (begin + step > whole && whole < weight.n_cols) {
+      // Zero codes decode to zero in every codec that allows such widths.
+      std::byte rest[64] = {};
+      const int64_t row_bytes = codec_row_bytes(kCodec, weight.n_cols);
+      std::memcpy(rest, codes.codes + offset, static_cast<size_t>(row_bytes - offset));
+      lanes_store(segment.block(rest), out + whole * kTileRows);
+    }
+  }
+}
+
+template <int kTokens>
+HWY_INLINE void panel_tile(const float* w, const float* x, int64_t n_cols, const float* factors,
+                           const LinearArgs& args, float* out, int64_t n_rows) {
+  Lanes16 acc[kTileRows * kTokens];
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < kTileRows * kTokens; ++i) acc[i] = lanes_zero();
+  for (int64_t k = 0; k < n_cols; k += 16, w += kTileRows * 16, x += kTokens * 16) {
+    // Register by register: two halves of a wide tile would not fit the registers of AVX2 together.
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kVecs; ++i) {
+      FloatVec wr[kTileRows];
+      LOCKSTEP_UNROLL
+      for (int r = 0; r < kTileRows; ++r) {
+        wr[r] = hn::LoadU(FloatTag(), w + r * 16 + i * kVecLanes);
+      }
+      LOCKSTEP_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const FloatVec xt = hn::LoadU(FloatTag(), x + t * 16 + i * kVecLanes);
+        LOCKSTEP_UNROLL
+        for (int r = 0; r < kTileRows; ++r) {
+          FloatVec& sum = acc[t * kTileRows + r].v[i];
+          sum = hn::MulAdd(xt, wr[r], sum);
+        }
+      }
+    }
+  }
+  finish_tile<kTileRows, kTokens>(acc, factors, args, out, n_rows);
+}
+
+// Where a panel's rows are in the matrix.
+struct Panel {
+  const float* values;   // tiles of [k / 16][kTileRows][16]
+  const float* factors;  // 16 a tile, as finish_tile takes them
+  int64_t row;
+  int64_t n_rows;
+};
+
+template <int kTokens>
+HWY_INLINE void panel_group(const Panel& panel, const LinearArgs& args, const LinearPlan& plan,
+                            const float* x, float* out) {
+  for (int64_t r = 0; r < panel.n_rows; r += kTileRows) {
+    panel_tile<kTokens>(panel.values + r * plan.n_cols, x, plan.n_cols,
+                        panel.factors + r / kTileRows * 16, args, out + panel.row + r,
+                        panel.n_rows - r);
+  }
+}
+
+HWY_NOINLINE void panel_tokens(const Panel& panel, const LinearArgs& args, const LinearPlan& plan,
+                               const float* packed, int64_t first, int64_t last) {
+  for (int64_t t = first; t < last; t += kTileTokens) {
+    const float* x = packed + t * plan.n_cols;
+    float* out = args.out + t * args.out_stride;
+    switch (std::min<int64_t>(kTileTokens, last - t)) {
+      case 1:
+        panel_group<1>(panel, args, plan, x, out);
+        break;
+      case 2:
+        panel_group<2>(panel, args, plan, x, out);
+        break;
+      case 3:
+        panel_group<3>(panel, args, plan, x, out);
+        break;
+      default:
+        panel_group<kTileTokens>(panel, args, plan, x, out);
+    }
+  }
+}
+
+template <Codec kCodec>
+void paneled(const LinearArgs& args, const LinearPlan& plan, const float* packed, int64_t begin,
+             int64_t end, float* values) {
+  alignas(64) float factors[kMaxPanelRows / kTileRows * 16] = {};
+  for (int64_t first = 0; first < args.n_tokens; first += plan.token_block) {
+    const int64_t last = std::min(first + plan.token_block, args.n_tokens);
+    for (int64_t row = begin; row < end; row += plan.panel_rows) {
+      const int64_t n_rows = std::min(plan.panel_rows, end - row);
+      for (int64_t r = 0; r < n_rows; ++r) {
+        const int64_t tile = r / kTileRows;
+        const int64_t place = r % kTileRows;
+        decode_panel_row<kCodec>(args.weight, row + r,
+                                 values + tile * kTileRows * plan.n_cols + place * 16);
+        const float factor = row_factor<kCodec>(args.weight, row + r);
+        for (int t = 0; t < kTileTokens; ++t) factors[tile * 16 + t * kTileRows + place] = factor;
+      }
+      panel_tokens({values, factors, row, n_rows}, args, plan, packed, first, last);
+    }
+  }
+}
+
+template <Codec kCodec>
+void rows_of(const LinearArgs& args, const LinearPlan& plan, const float* packed, int64_t begin,
+             int64_t end, float* panel) {
+  if (is_streamed(args)) {
+    streamed<kCodec>(args, packed, begin, end);
+  } else {
+    paneled<kCodec>(args, plan, packed, begin, end, panel);
+  }
+}
+
+void linear_rows(const LinearArgs& args, const LinearPlan& plan, const float* packed, int64_t begin,
+                 int64_t end, float* panel) {
+  switch (args.weight.codec) {
+    case Codec::f32:
+      return rows_of<Codec::f32>(args, plan, packed, begin, end, panel);
+    case Codec::bf16:
+      return rows_of<Codec::bf16>(args, plan, packed, begin, end, panel);
+    case Codec::f16:
+      return rows_of<Codec::f16>(args, plan, packed, begin, end, panel);
+    case Codec::fp8:
+      return rows_of<Codec::fp8>(args, plan, packed, begin, end, panel);
+    case Codec::fp8_block:
+      return rows_of<Codec::fp8_block>(args, plan, packed, begin, end, panel);
+    case Codec::nvfp4:
+      return rows_of<Codec::nvfp4>(args, plan, packed, begin, end, panel);
+    case Codec::int4:
+      return rows_of<Codec::int4>(args, plan, packed, begin, end, panel);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep {
+namespace {
+
+HWY_EXPORT(group_tokens);
+HWY_EXPORT(linear_rows);
+HWY_EXPORT(pack_group);
+
+// Memory of one thread that lasts until its next product, at the alignment of a cache line.
+float* aligned_scratch(std::vector<float>& scratch, int64_t n_floats) {
+  const auto size = static_cast<size_t>(n_floats) + 16;
+  if (scratch.size() < size) scratch.resize(size);
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  return scratch.data() + (64 - address % 64) % 64 / sizeof(float);
+}
+
+const float* pack_activations(const LinearArgs& args, const LinearPlan& plan, ThreadPool& pool) {
+  if (plan.group_tokens == 1 && plan.n_cols == args.weight.n_cols) return args.x;
+  thread_local std::vector<float> scratch;
+  float* packed = aligned_scratch(scratch, args.n_tokens * plan.n_cols);
+  pool.parallel_for(args.n_tokens, plan.group_tokens, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t += plan.group_tokens) {
+      HWY_DYNAMIC_DISPATCH(pack_group)
+      (args, t, std::min(t + plan.group_tokens, end), packed + t * plan.n_cols);
+    }
+  });
+  return packed;
+}
+
+void check_arguments(const LinearArgs& args) {
+  const WeightMatrix& weight = args.weight;
+  LOCKSTEP_CHECK(weight.n_cols > 0 && weight.n_cols % codec_column_granule(weight.codec) == 0);
+  LOCKSTEP_CHECK(weight.row_bytes >= codec_row_bytes(weight.codec, weight.n_cols));
+  LOCKSTEP_CHECK(weight.codec != Codec::int4 || (weight.group > 0 && weight.group % 16 == 0));
+}
+
+}  // namespace
+
+void linear(const LinearArgs& args, ThreadPool& pool) {
+  check_arguments(args);
+  if (args.n_tokens == 0) return;
+  const LinearPlan plan = plan_linear(args.weight.n_cols, HWY_DYNAMIC_DISPATCH(group_tokens)(args));
+  const float* packed = pack_activations(args, plan, pool);
+  pool.parallel_for(args.weight.n_rows, kMaxTileRows, [&](int64_t begin, int64_t end) {
+    thread_local std::vector<float> scratch;
+    float* panel = aligned_scratch(scratch, plan.panel_rows * plan.n_cols);
+    HWY_DYNAMIC_DISPATCH(linear_rows)(args, plan, packed, begin, end, panel);
+  });
+}
+
+}  // namespace lockstep
+#endif  // HWY_ONCE
