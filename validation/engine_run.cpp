@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -129,8 +131,8 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
   return result;
 }
 
-std::vector<EngineResult> read_results(const fs::path& out, const std::vector<EngineJob>& jobs) {
-  const std::string file = (out / "results.jsonl").string();
+std::vector<EngineResult> read_results(const fs::path& path, const std::vector<EngineJob>& jobs) {
+  const std::string file = path.string();
   std::istringstream lines(read_text_file(file, kMaxResultBytes));
   std::vector<EngineResult> results;
   std::string line;
@@ -145,6 +147,28 @@ std::vector<EngineResult> read_results(const fs::path& out, const std::vector<En
   return results;
 }
 
+bool same_numbers(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+bool same_bits(const EngineResult& a, const EngineResult& b) {
+  return a.ids == b.ids && std::ranges::equal(a.logits, b.logits, [](const auto& x, const auto& y) {
+           return x.ids == y.ids && std::ranges::equal(x.values, y.values, same_numbers) &&
+                  same_numbers(x.log_sum_exp, y.log_sum_exp);
+         });
+}
+
+// Both ranks sampled by themselves: tokens and logits must have the same bits.
+void compare_rank_results(const fs::path& out, const std::vector<EngineJob>& jobs,
+                          std::vector<EngineResult>& results) {
+  const std::vector<EngineResult> other = read_results(out / "results.rank1.jsonl", jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (!same_bits(results[i], other[i])) {
+      results[i].dump.rank_differences.emplace_back(kResultsTap);
+    }
+  }
+}
+
 std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& options,
                                  const std::vector<EngineJob>& jobs) {
   const fs::path job_file = folder / "jobs.jsonl";
@@ -152,7 +176,7 @@ std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& op
   write_file_atomically(job_file, job_lines(jobs));
   fs::create_directory(out);
   start_engine(options, job_file, out);
-  std::vector<EngineResult> results = read_results(out, jobs);
+  std::vector<EngineResult> results = read_results(out / "results.jsonl", jobs);
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (jobs[i].taps.empty()) continue;
     std::vector<fs::path> files;
@@ -161,6 +185,7 @@ std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& op
     }
     results[i].dump = read_tap_dump(files);
   }
+  if (options.tp == 2) compare_rank_results(out, jobs, results);
   return results;
 }
 
@@ -179,6 +204,7 @@ std::vector<std::string> EngineOptions::command() const {
   if (mtp) add("--mtp", std::to_string(*mtp));
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
+  if (slots) add("--slots", std::to_string(*slots));
   return argv;
 }
 

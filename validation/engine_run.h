@@ -24,6 +24,7 @@ struct EngineOptions {
   std::optional<int> mtp;
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
+  std::optional<int> slots;      // requests that run together
   std::chrono::seconds timeout{1800};
 
   // The command line without --jobs and --out, as a user would type it.
@@ -54,6 +55,8 @@ struct EngineResult {
 };
 
 inline constexpr int kTopLogits = 16;
+// Stands among the rank differences for tokens and logits.
+inline constexpr const char* kResultsTap = "results";
 
 // One result a job, in job order. Throws Error (exit 3) with the engine's own line when it fails,
 // with a line of its own when the engine overruns `timeout`, or writes something that cannot be

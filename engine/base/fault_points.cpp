@@ -11,8 +11,13 @@ const std::vector<FaultPoint>& fault_points() {
       {"gdn.conv-state-lost-between-chunks", "the convolution starts each prefill chunk from zeros"},
       {"gdn.head-state-lost-at-prompt-end", "the state of the first GDN head is zero when decode starts"},
       {"gdn.state-lost-at-prompt-end", "all GDN states are zero when decode starts"},
+      {"lockstep.seen-ahead-of-arrival", "a request is admitted before the other rank has it"},
       {"mlp.block-scale-plus-1", "the first NVFP4 block scale of each up_proj row is one code higher"},
       {"mlp.rows-permuted", "neighbouring rows of up_proj change places"},
+      {"sampling.rng-counter-reused", "all tokens of a round draw the same random number"},
+      {"speculation.conv-state-stale", "a rewind keeps the convolution state of the whole round"},
+      {"speculation.draft-position-constant", "every draft of a round uses the first draft's MTP slot"},
+      {"speculation.rollback-off-by-one", "a rewind replays one token too few"},
   };
   return points;
 }

@@ -1,4 +1,4 @@
-// What the ranks must agree on after every prefill chunk and every decode round (I2).
+// What the ranks exchange after every round: what they must agree on (I2), and what each has seen.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,20 @@
 
 namespace lockstep {
 
-// Plain data, compared byte for byte through the mailbox. A difference in any field halts the service.
+// Plain data, exchanged byte for byte. A difference in a field of the first group halts the service.
 struct RoundRecord {
   uint64_t round = 0;
-  uint64_t n_tokens = 0;       // tokens booked in this round, all slots
-  uint64_t token_hash = 0;     // of (slot, token) pairs in order
-  uint64_t positions = 0;      // sum of the slots' committed positions
-  uint64_t rows_digest = 0;    // of the replicated final-norm rows that were sampled from
+  uint64_t n_tokens = 0;        // tokens booked in this round, all slots
+  uint64_t token_hash = 0;      // XXH3 chain over the tokens, slots in order
+  uint64_t positions = 0;       // sum of the slots' committed positions
+  uint64_t decoding_slots = 0;  // bit i: slot i decodes
+  uint64_t rows_digest = 0;     // XXH3 of the replicated final-norm rows that were sampled from
+
+  uint64_t seen = 0;         // requests that have arrived at this rank; the smaller number counts
+  uint64_t cancel_bits = 0;  // bit i: this rank asks to end slot i; OR-ed
 };
 
-// Name of the first field that differs, or empty.
+// Name of the first field of the first group that differs, or empty.
 std::string differing_field(const RoundRecord& a, const RoundRecord& b);
 
 // "round=3 n_tokens=1 token_hash=... ": one line for failure messages.

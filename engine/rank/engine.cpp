@@ -3,36 +3,45 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
-#include "engine/lockstep/round_record.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/gated_delta/gated_delta.h"
-#include "engine/ops/kv_write/kv_write.h"
+#include "engine/rank/branches.h"
+#include "engine/rank/state_taps.h"
 
 namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Timing is reported, never acted upon.
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 int64_t context_limit(const ModelConfig& config, const EngineOptions& options) {
-  return options.max_context > 0 ? options.max_context : config.max_positions;
+  return options.max_context > 0 ? std::min(options.max_context, config.max_positions)
+                                 : config.max_positions;
 }
 
 KvCacheShape kv_shape(const ModelConfig& config, const RankWeights& weights,
                       const EngineOptions& options) {
-  const int64_t pages = KvCache::pages_for(context_limit(config, options)) * options.n_slots;
+  // One page more than a full context needs: the copy of a cached prefix's last page.
+  const int64_t pages = (KvCache::pages_for(context_limit(config, options)) + 1) * options.n_slots;
   const int n_layers = config.n_kv_layers() + (weights.mtp != nullptr ? 1 : 0);
   return {options.kv_type, n_layers, weights.dims.n_kv_heads, config.head_dim, pages};
 }
 
-StepLogits largest_logits(const float* logits, int64_t n, int count) {
+int64_t live_tokens(const ModelConfig& config, const EngineOptions& options) {
+  return options.n_live_tokens > 0 ? std::min<int64_t>(options.n_live_tokens, config.vocab_size)
+                                   : config.vocab_size;
+}
+
+StepLogits largest_logits(const float* logits, int64_t n, int count, int32_t fed) {
   std::vector<int32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   const auto top = order.begin() + std::min<int64_t>(count, n);
@@ -43,36 +52,55 @@ StepLogits largest_logits(const float* logits, int64_t n, int count) {
   step.ids.assign(order.begin(), top);
   for (const int32_t id : step.ids) step.values.push_back(logits[id]);
   step.log_sum_exp = log_sum_exp(logits, n);
+  step.chosen_value = logits[fed];
   return step;
+}
+
+// GDN states that a planted fault loses between prefill and decode.
+void plant_state_faults(const Model& model, Sequence& sequence, int round) {
+  size_t gdn_layer = 0;
+  for (int layer = 0; layer < model.config.n_layers(); ++layer) {
+    if (model.config.layers[static_cast<size_t>(layer)] != LayerKind::gated_delta_net) continue;
+    std::vector<float>& state = sequence.gdn[gdn_layer++].state;
+    const FaultSite site{layer, model.comm.rank(), round};
+    if (fault_fires("gdn.state-lost-at-prompt-end", site)) std::fill(state.begin(), state.end(), 0.0f);
+    if (model.comm.rank() == 0 && fault_fires("gdn.head-state-lost-at-prompt-end", site)) {
+      const GdnConfig& gdn = model.config.gdn;
+      std::fill_n(state.begin(), int64_t{gdn.k_head_dim} * gdn.v_head_dim, 0.0f);
+    }
+  }
 }
 
 }  // namespace
 
-struct RankEngine::Slot {
-  const Request* request = nullptr;
-  RequestResult* result = nullptr;
-  TapRecorder* taps = nullptr;
-  Sequence sequence;
-  int32_t next_token = 0;  // chosen or forced, not yet fed
-  bool decoding = false;
-
-  int64_t prompt_tokens() const { return static_cast<int64_t>(request->prompt.size()); }
-};
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::length: return "length";
+    case FinishReason::stop: return "stop";
+    default: return "cancelled";
+  }
+}
 
 RankEngine::RankEngine(const ModelConfig& config, const RankWeights& weights,
                        const EngineOptions& options, Communicator& comm, ThreadPool& pool)
     : options_(options),
+      context_limit_(context_limit(config, options)),
       kv_(kv_shape(config, weights, options)),
+      prefix_cache_(kv_, options.prefix_cache_bytes, options.prefill_grid),
       model_{config,
              weights,
              options.precision == Precision::bf16 ? Rounding::bf16 : Rounding::none,
              rope_inverse_frequencies(config.rope_theta, config.rotary_dim),
              kv_,
              comm,
-             pool} {
+             pool},
+      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_vocab}) {
   if (options.prefill_grid <= 0 || options.prefill_grid % kGdnChunk != 0) {
     fail_with(ExitCode::usage, "--prefill-grid {}: must be a positive multiple of {}",
               options.prefill_grid, kGdnChunk);
+  }
+  if (options.n_drafts > 0 && weights.mtp == nullptr) {
+    fail("--mtp {}: the checkpoint has no MTP layer; use --mtp 0", options.n_drafts);
   }
   slots_.resize(static_cast<size_t>(options.n_slots));
 }
@@ -82,11 +110,10 @@ RankEngine::~RankEngine() = default;
 void RankEngine::check_request(const Request& request) const {
   if (request.prompt.empty()) fail("request {}: the prompt is empty", request.name);
   if (request.max_tokens < 1) fail("request {}: max_tokens must be at least 1", request.name);
-  const int64_t limit = context_limit(model_.config, options_);
   const int64_t needed = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  if (needed > limit) {
+  if (needed > context_limit_) {
     fail("request {}: {} prompt tokens and max_tokens {} need {} positions, the context has {}",
-         request.name, request.prompt.size(), request.max_tokens, needed, limit);
+         request.name, request.prompt.size(), request.max_tokens, needed, context_limit_);
   }
   for (const auto* ids : {&request.prompt, &request.force_ids}) {
     for (const int32_t id : *ids) {
@@ -98,208 +125,342 @@ void RankEngine::check_request(const Request& request) const {
   }
 }
 
+uint64_t RankEngine::submit(Request request) {
+  check_request(request);
+  const uint64_t id = n_submitted_++;
+  Entry& entry = entries_[id];
+  entry.request = std::move(request);
+  if (entry.request.taps) entry.taps = std::make_unique<TapRecorder>(*entry.request.taps);
+  waiting_.push_back(id);
+  return id;
+}
+
+void RankEngine::cancel(uint64_t id) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] != nullptr && slots_[i]->id == id) {
+      cancel_wanted_ |= uint64_t{1} << i;
+      return;
+    }
+  }
+  // Ranks may admit at different moments of their own time, but in the same round: a request that
+  // still waits is cancelled when it gets its slot.
+  if (std::find(waiting_.begin(), waiting_.end(), id) != waiting_.end()) {
+    cancelled_while_waiting_.push_back(id);
+  }
+}
+
 std::vector<RequestResult> RankEngine::run(const std::vector<Request>& requests) {
+  entries_.clear();
   for (const Request& request : requests) check_request(request);
-  results_.assign(requests.size(), {});
-  taps_.clear();
-  taps_.resize(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) waiting_.push_back(i);
-  const auto busy = [](const auto& slot) { return slot != nullptr; };
-  while (!waiting_.empty() || std::any_of(slots_.begin(), slots_.end(), busy)) {
-    admit(requests);
-    for (auto& slot : slots_) {
-      if (slot != nullptr && !slot->decoding) {
-        prefill_chunk(*slot);
-        break;
-      }
-    }
-    decode_round();
+  const uint64_t first = n_submitted_;
+  for (const Request& request : requests) submit(request);
+  while (step()) {
   }
-  return std::move(results_);
+  std::vector<RequestResult> results;
+  for (uint64_t id = first; id < n_submitted_; ++id) results.push_back(entries_.at(id).result);
+  return results;
 }
 
-const TapRecorder* RankEngine::taps(size_t request_index) const {
-  return taps_.at(request_index).get();
+const TapRecorder* RankEngine::taps(uint64_t id) const {
+  const auto at = entries_.find(id);
+  return at == entries_.end() ? nullptr : at->second.taps.get();
 }
 
-void RankEngine::admit(const std::vector<Request>& requests) {
+bool RankEngine::step() {
+  record_ = {};
+  emitted_.clear();
+  admit();
   for (auto& slot : slots_) {
-    if (slot != nullptr || waiting_.empty()) continue;
-    const size_t index = waiting_.front();
-    const Request& request = requests[index];
-    const int64_t positions = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-    const int64_t n_pages = KvCache::pages_for(positions);
-    if (n_pages > kv_.n_free_pages()) return;
-    waiting_.pop_front();
-    slot = std::make_unique<Slot>();
-    slot->request = &request;
-    slot->result = &results_[index];
-    if (request.taps) {
-      taps_[index] = std::make_unique<TapRecorder>(*request.taps);
-      slot->taps = taps_[index].get();
-    }
-    slot->sequence = make_sequence(model_.config, model_.weights.dims);
-    slot->sequence.page_table = kv_.take_pages(n_pages);
+    if (slot == nullptr || slot->decoding || slot->finished) continue;
+    prefill_chunk(*slot);
+    break;
   }
+  decode_round();
+  agree();
+  return !waiting_.empty() || std::any_of(slots_.begin(), slots_.end(),
+                                          [](const auto& slot) { return slot != nullptr; });
+}
+
+void RankEngine::admit() {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] != nullptr) continue;
+    const uint64_t n_known = fault_fires("lockstep.seen-ahead-of-arrival") ? n_submitted_ : n_agreed_;
+    if (waiting_.empty() || n_admitted_ >= n_known) return;
+    const uint64_t id = waiting_.front();
+    Entry& entry = entries_.at(id);
+    auto slot = std::make_unique<Slot>();
+    slot->id = id;
+    slot->request = &entry.request;
+    slot->result = &entry.result;
+    slot->taps = entry.taps.get();
+    if (!make_room(entry.request, slot)) return;
+    waiting_.pop_front();
+    ++n_admitted_;
+    for (const int32_t token : entry.request.prompt) ++slot->history.prompt_counts[token];
+    slots_[i] = std::move(slot);
+    const auto late = std::find(cancelled_while_waiting_.begin(), cancelled_while_waiting_.end(), id);
+    if (late != cancelled_while_waiting_.end()) {
+      cancelled_while_waiting_.erase(late);
+      cancel_wanted_ |= uint64_t{1} << i;
+    }
+  }
+}
+
+// Reserves every page that the request can need, and starts it from a cached prefix where there is one.
+bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
+  slot->keys.assign(request.prompt.begin(), request.prompt.end());
+  slot->sequence = make_sequence(model_.config, model_.weights.dims);
+  const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
+  const Snapshot* snapshot =
+      request.use_prefix_cache ? prefix_cache_.find(slot->keys, round_) : nullptr;
+  // All pages of the snapshot but the last are shared. The last is copied: its MTP slot depends on this
+  // request's next token.
+  const auto n_shared = snapshot == nullptr ? 0 : static_cast<int64_t>(snapshot->pages.size()) - 1;
+  if (!prefix_cache_.free_pages(n_pages - n_shared, snapshot)) return false;
+  const std::vector<uint32_t> fresh = kv_.take_pages(n_pages - n_shared);
+  if (snapshot != nullptr) {
+    slot->sequence.page_table.assign(snapshot->pages.begin(), snapshot->pages.end() - 1);
+    kv_.share(slot->sequence.page_table);
+    kv_.copy_page(snapshot->pages.back(), fresh.front());
+    restore(*slot, *snapshot);
+  }
+  slot->sequence.page_table.insert(slot->sequence.page_table.end(), fresh.begin(), fresh.end());
+  slot->snapshot_points = request.use_prefix_cache
+                              ? prefix_cache_.snapshot_points(slot->keys, slot->sequence.n_positions)
+                              : std::vector<int64_t>();
+  return true;
+}
+
+void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
+  slot.sequence.gdn = snapshot.states;
+  slot.sequence.n_positions = snapshot.position();
+  slot.n_mtp_slots = snapshot.position() - 1;
+  slot.carried_hidden = snapshot.hidden;
+  slot.result->cache_hit_tokens = snapshot.position();
 }
 
 void RankEngine::prefill_chunk(Slot& slot) {
   const auto start = Clock::now();
+  const int64_t hidden = model_.config.hidden_size;
   const int64_t begin = slot.sequence.n_positions;
   const int64_t grid_end = (begin / options_.prefill_grid + 1) * options_.prefill_grid;
   const int64_t end = std::min(slot.prompt_tokens(), grid_end);
   Batch batch;
-  batch.round = round_;
+  batch.round = static_cast<int>(round_);
   batch.add({&slot.sequence, Phase::prefill, begin, end - begin, 0, slot.prompt_tokens(), slot.taps},
             slot.request->prompt.data() + begin);
   forward(model_, batch, workspace_);
   slot.sequence.n_positions = end;
-  if (end < slot.prompt_tokens()) {
-    verify_round({}, nullptr, 0);
-    slot.result->prefill_s += seconds_since(start);
-    return;
+  slot.result->computed_tokens += end - begin;
+  const float* last_row = workspace_.normed.data() + (end - begin - 1) * hidden;
+  if (end == slot.prompt_tokens()) {
+    record_states(model_, slot);
+    plant_state_faults(model_, slot.sequence, static_cast<int>(round_));
+    compute_logits(model_, last_row, 1, logits_);
+    slot.decoding = true;
+    const std::vector<int32_t> tokens = accept_columns(slot, logits_.data(), 1);
+    emitted_.emplace_back(slot.id, tokens);
+    record_.rows_digest = digest64(
+        std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))), record_.rows_digest);
   }
-  record_states(slot);
-  const int64_t hidden = model_.config.hidden_size;
-  const float* last_row = workspace_.normed.data() + (batch.n_columns() - 1) * hidden;
-  compute_logits(model_, last_row, 1, logits_);
-  slot.decoding = true;
+  const bool at_snapshot = !slot.snapshot_points.empty() && slot.snapshot_points.front() == end;
+  if (at_snapshot) {
+    slot.snapshot_points.erase(slot.snapshot_points.begin());
+    prefix_cache_.insert({slot.keys.begin(), slot.keys.begin() + end}, slot.sequence, last_row,
+                         hidden, round_);
+  }
+  advance_mtp_in_prefill(slot, begin, end);
   slot.result->prefill_s += seconds_since(start);
-  accept_logits(slot, logits_.data());
-  verify_round({&slot}, last_row, 1);
-  finish(slot);
+}
+
+// MTP slots up to end-1: slot i needs token i+1, which for the last slot of the prompt is the first
+// generated token.
+void RankEngine::advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end) {
+  if (!drafter_.active() || slot.finished) return;
+  const int64_t hidden = model_.config.hidden_size;
+  Drafter::Advance advance{&slot, slot.n_mtp_slots, {}, {}, false};
+  for (int64_t i = slot.n_mtp_slots; i < end; ++i) {
+    const bool in_prompt = i + 1 < slot.prompt_tokens();
+    advance.tokens.push_back(in_prompt ? slot.request->prompt[static_cast<size_t>(i + 1)]
+                                       : slot.next_token);
+  }
+  if (slot.n_mtp_slots < begin) advance.hidden = std::move(slot.carried_hidden);
+  const float* rows = workspace_.normed.data();
+  advance.hidden.insert(advance.hidden.end(), rows, rows + (end - begin) * hidden);
+  advance.propose = slot.decoding && slot.tokens_left() > 0;
+  drafter_.advance({std::move(advance)}, static_cast<int>(round_));
 }
 
 void RankEngine::decode_round() {
   const auto start = Clock::now();
   Batch batch;
-  batch.round = round_;
+  batch.round = static_cast<int>(round_);
   std::vector<Slot*> running;
   for (auto& slot : slots_) {
-    if (slot == nullptr || !slot->decoding) continue;
-    batch.add({&slot->sequence, Phase::decode, slot->sequence.n_positions, 1, 0,
-               slot->prompt_tokens(), slot->taps},
-              &slot->next_token);
+    const bool ready = slot != nullptr && slot->decoding && !slot->finished;
+    const bool fresh = ready && !emitted_.empty() && emitted_.front().first == slot->id;
+    if (!ready || fresh) continue;  // a prompt that ended in this round decodes from the next one
+    std::vector<int32_t> tokens = {slot->next_token};
+    tokens.insert(tokens.end(), slot->drafts.begin(), slot->drafts.end());
+    batch.add({&slot->sequence, Phase::decode, slot->sequence.n_positions,
+               static_cast<int64_t>(tokens.size()), 0, slot->prompt_tokens(), slot->taps},
+              tokens.data());
     running.push_back(slot.get());
   }
   if (running.empty()) return;
   forward(model_, batch, workspace_);
   compute_logits(model_, workspace_.normed.data(), batch.n_columns(), logits_);
-  const double elapsed_s = seconds_since(start);
+  record_.rows_digest =
+      digest64(std::as_bytes(std::span(
+                   workspace_.normed.data(),
+                   static_cast<size_t>(batch.n_columns() * model_.config.hidden_size))),
+               record_.rows_digest);
+
+  std::vector<Drafter::Advance> advances;
   for (size_t i = 0; i < running.size(); ++i) {
-    ++running[i]->sequence.n_positions;
-    running[i]->result->decode_s += elapsed_s;
-    accept_logits(*running[i], logits_.data() + i * static_cast<size_t>(model_.config.vocab_size));
+    Slot& slot = *running[i];
+    const Span& span = batch.spans[i];
+    const std::vector<int32_t> tokens = accept_columns(
+        slot, logits_.data() + span.column * model_.config.vocab_size, span.n_tokens);
+    const auto n_taken = static_cast<int64_t>(tokens.size());
+    emitted_.emplace_back(slot.id, tokens);
+    slot.sequence.n_positions += n_taken;
+    if (n_taken < span.n_tokens && !slot.finished) {
+      rewind_gdn(model_, slot.sequence, n_taken, workspace_);
+    }
+    if (drafter_.active() && !slot.finished) {
+      const int64_t hidden = model_.config.hidden_size;
+      const float* rows = workspace_.normed.data() + span.column * hidden;
+      advances.push_back({&slot, span.first_position, tokens,
+                          std::vector<float>(rows, rows + n_taken * hidden), true});
+    }
   }
-  verify_round(running, workspace_.normed.data(), batch.n_columns());
-  for (Slot* slot : running) finish(*slot);
+  drafter_.advance(advances, static_cast<int>(round_));
+  const double elapsed_s = seconds_since(start);
+  for (Slot* slot : running) slot->result->decode_s += elapsed_s;
 }
 
-void RankEngine::accept_logits(Slot& slot, const float* logits) {
-  const int64_t vocab = model_.config.vocab_size;
-  const int64_t chosen = argmax(logits, vocab);
+// Walks the columns of a round: chooses each column's token and goes on to the next column only when
+// the draft there is that token. Returns the tokens that were taken, the last of them not yet fed.
+std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits, int64_t n_columns) {
+  const int64_t n_drafts = n_columns - 1;
+  if (n_drafts > 0 && slot.request->report_drafts) {
+    const auto step = static_cast<int64_t>(slot.result->ids.size()) - 1;
+    slot.result->mtp.draft_rounds.push_back({step, slot.drafts});
+  }
+  std::vector<int32_t> taken;
+  for (int64_t column = 0; column < n_columns; ++column) {
+    const int32_t token = choose(slot, logits + column * model_.config.vocab_size);
+    taken.push_back(token);
+    slot.finished = ends_with_token(slot);
+    const bool accepted = column < n_drafts && slot.drafts[static_cast<size_t>(column)] == token;
+    if (accepted) ++slot.result->mtp.accepted;
+    if (slot.finished || !accepted) break;
+  }
+  if (n_drafts > 0) {
+    ++slot.result->mtp.rounds;
+    slot.result->mtp.drafted += n_drafts;
+  }
+  return taken;
+}
+
+// Books the token that follows the slot's committed positions and the tokens taken since.
+int32_t RankEngine::choose(Slot& slot, const float* logits) {
+  const size_t step = slot.result->ids.size();
+  int64_t position = slot.prompt_tokens() + static_cast<int64_t>(step);
+  if (fault_fires("sampling.rng-counter-reused")) position = slot.sequence.n_positions;
+  const int32_t chosen =
+      sample({logits, model_.config.vocab_size, live_tokens(model_.config, options_),
+              slot.request->sampling, slot.history, position});
   if (chosen < 0) {
     fail_with(ExitCode::device_error, "request {}: logits of position {} hold NaN",
-              slot.request->name, slot.sequence.n_positions);
+              slot.request->name, position);
   }
-  const size_t step = slot.result->ids.size();
   const std::vector<int32_t>& forced = slot.request->force_ids;
-  slot.next_token = step < forced.size() ? forced[step] : static_cast<int32_t>(chosen);
-  slot.result->ids.push_back(static_cast<int32_t>(chosen));
+  slot.next_token = step < forced.size() ? forced[step] : chosen;
+  slot.result->ids.push_back(chosen);
   if (slot.request->n_logits > 0) {
-    slot.result->logits.push_back(largest_logits(logits, vocab, slot.request->n_logits));
+    slot.result->logits.push_back(largest_logits(logits, model_.config.vocab_size,
+                                                 slot.request->n_logits, slot.next_token));
   }
+  ++slot.history.output_counts[slot.next_token];
+  return slot.next_token;
 }
 
-void RankEngine::finish(Slot& slot) {
-  const std::vector<int32_t>& eos = model_.config.eos_token_ids;
-  const bool at_eos = !slot.request->ignore_eos &&
-                      std::find(eos.begin(), eos.end(), slot.next_token) != eos.end();
-  const bool at_length =
-      static_cast<int64_t>(slot.result->ids.size()) >= slot.request->max_tokens;
-  if (!at_eos && !at_length) return;
-  slot.result->finish_reason = at_eos ? FinishReason::stop : FinishReason::length;
-  kv_.give_back(slot.sequence.page_table);
-  for (auto& owner : slots_) {
-    if (owner.get() == &slot) owner.reset();
-  }
+bool RankEngine::ends_with_token(const Slot& slot) const {
+  const Request& request = *slot.request;
+  const auto lists = [&](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), slot.next_token) != ids.end();
+  };
+  const bool stops = (!request.ignore_eos && lists(model_.config.eos_token_ids)) ||
+                     lists(request.stop_ids) ||
+                     (request.stop_watcher != nullptr && request.stop_watcher->accept(slot.next_token));
+  slot.result->finish_reason = stops ? FinishReason::stop : FinishReason::length;
+  return stops || slot.tokens_left() <= 0;
 }
 
-void RankEngine::record_states(Slot& slot) {
-  const RankDims& dims = model_.weights.dims;
-  for (size_t layer = 0, gdn = 0, kv = 0; layer < model_.config.layers.size(); ++layer) {
-    const std::string prefix = "state/layers." + std::to_string(layer);
-    if (model_.config.layers[layer] == LayerKind::gated_delta_net) {
-      GdnState& state = slot.sequence.gdn[gdn++];
-      const int64_t head_size = int64_t{dims.gdn.k_head_dim} * dims.gdn.v_head_dim;
-      if (slot.taps != nullptr && slot.taps->wants(prefix + ".gdn_state")) {
-        const int64_t first = int64_t{dims.rank} * dims.gdn.n_v_heads;
-        slot.taps->put_sharded(prefix + ".gdn_state",
-                               {dims.gdn.n_v_heads, dims.gdn.k_head_dim, dims.gdn.v_head_dim},
-                               state.state, model_.config.gdn.n_v_heads,
-                               {{first, first + dims.gdn.n_v_heads}});
-      }
-      if (slot.taps != nullptr && slot.taps->wants(prefix + ".conv_state")) {
-        const LogicalSplit split = logical_split(
-            model_.config, "model.language_model.layers.0.linear_attn.conv1d", dims.n_ranks);
-        slot.taps->put_sharded(prefix + ".conv_state", {dims.gdn.conv_channels(), kConvWidth - 1},
-                               state.conv, model_.config.gdn.conv_channels(),
-                               split.ranges[static_cast<size_t>(dims.rank)]);
-      }
-      const FaultSite site{static_cast<int>(layer), dims.rank, round_};
-      if (fault_fires("gdn.state-lost-at-prompt-end", site)) {
-        std::fill(state.state.begin(), state.state.end(), 0.0f);
-      }
-      if (dims.rank == 0 && fault_fires("gdn.head-state-lost-at-prompt-end", site)) {
-        std::fill_n(state.state.begin(), head_size, 0.0f);
-      }
-      continue;
-    }
-    const auto kv_layer = static_cast<int>(kv++);
-    if (slot.taps == nullptr) continue;
-    const KvView view = kv_.view(kv_layer, slot.sequence.page_table);
-    const int64_t n = std::min(slot.taps->last(), slot.prompt_tokens());
-    const int64_t first_head = int64_t{dims.rank} * dims.n_kv_heads;
-    for (const bool value : {false, true}) {
-      const std::string name = prefix + (value ? ".v" : ".k");
-      if (!slot.taps->wants(name)) continue;
-      std::vector<float> rows(static_cast<size_t>(dims.n_kv_heads * n * view.head_dim));
-      for (int head = 0; head < dims.n_kv_heads; ++head) {
-        for (int64_t i = 0; i < n; ++i) {
-          kv_read(view, value, head, slot.prompt_tokens() - n + i,
-                  rows.data() + (head * n + i) * view.head_dim);
-        }
-      }
-      slot.taps->put_sharded(name, {dims.n_kv_heads, n, view.head_dim}, rows,
-                             model_.config.n_kv_heads, {{first_head, first_head + dims.n_kv_heads}});
-    }
-  }
+void RankEngine::release(std::unique_ptr<Slot>& slot) {
+  kv_.give_back(slot->sequence.page_table);
+  if (events_.on_finish) events_.on_finish(slot->id, *slot->result);
+  slot.reset();
 }
 
-void RankEngine::verify_round(const std::vector<Slot*>& slots, const float* normed, int64_t n_rows) {
-  RoundRecord mine;
-  mine.round = static_cast<uint64_t>(round_++);
-  mine.n_tokens = slots.size();
-  for (const Slot* slot : slots) {
-    const uint64_t pair[2] = {mine.token_hash, static_cast<uint64_t>(slot->next_token)};
-    mine.token_hash = digest64(std::as_bytes(std::span(pair)));
-    mine.positions += static_cast<uint64_t>(slot->sequence.n_positions);
-  }
-  if (n_rows > 0) {
-    const auto n_floats = static_cast<size_t>(n_rows * model_.config.hidden_size);
-    mine.rows_digest = digest64(std::as_bytes(std::span(normed, n_floats)));
-  }
-  if (model_.comm.n_ranks() == 1) return;
+// Fills this round's record, exchanges it, halts on a difference, and only then lets the round's tokens
+// out. Arrivals count once both ranks have them (the smaller number); cancels are OR-ed.
+void RankEngine::agree() {
+  book_round();
   std::vector<RoundRecord> all(static_cast<size_t>(model_.comm.n_ranks()));
-  model_.comm.all_gather_bytes(std::as_bytes(std::span(&mine, 1)),
+  model_.comm.all_gather_bytes(std::as_bytes(std::span(&record_, 1)),
                                std::as_writable_bytes(std::span(all)));
+  uint64_t cancelled = 0;
+  n_agreed_ = record_.seen;
   for (const RoundRecord& other : all) {
     const std::string field = differing_field(all[0], other);
-    if (field.empty()) continue;
-    fail_with(ExitCode::lockstep_failure,
-              "TP2 LOCKSTEP FAILURE round {} field {}: rank 0 [{}] rank 1 [{}]", mine.round, field,
-              to_text(all[0]), to_text(other));
+    if (!field.empty()) {
+      fail_with(ExitCode::lockstep_failure,
+                "TP2 LOCKSTEP FAILURE round {} field {}: rank 0 [{}] rank 1 [{}]", record_.round, field,
+                to_text(all[0]), to_text(other));
+    }
+    n_agreed_ = std::min(n_agreed_, other.seen);
+    cancelled |= other.cancel_bits;
   }
+  if (events_.on_round) events_.on_round(record_);
+  if (events_.on_tokens) {
+    for (const auto& [id, tokens] : emitted_) events_.on_tokens(id, tokens);
+  }
+  cancel_wanted_ = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] == nullptr) continue;
+    const bool cancel = (cancelled >> i & 1u) != 0 && !slots_[i]->finished;
+    if (cancel) slots_[i]->result->finish_reason = FinishReason::cancelled;
+    if (cancel || slots_[i]->finished) release(slots_[i]);
+  }
+  audit_pages();
+  ++round_;
+}
+
+void RankEngine::book_round() {
+  record_.round = static_cast<uint64_t>(round_);
+  record_.seen = n_submitted_;
+  record_.cancel_bits = cancel_wanted_;
+  for (const auto& [id, tokens] : emitted_) {
+    record_.n_tokens += tokens.size();
+    record_.token_hash = digest64(std::as_bytes(std::span(tokens)), record_.token_hash ^ id);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] == nullptr) continue;
+    record_.positions += static_cast<uint64_t>(slots_[i]->sequence.n_positions);
+    if (slots_[i]->decoding) record_.decoding_slots |= uint64_t{1} << i;
+  }
+}
+
+void RankEngine::audit_pages() const {
+  std::vector<const std::vector<uint32_t>*> owners;
+  for (const auto& slot : slots_) {
+    if (slot != nullptr) owners.push_back(&slot->sequence.page_table);
+  }
+  for (const Snapshot& snapshot : prefix_cache_.snapshots()) owners.push_back(&snapshot.pages);
+  kv_.audit(owners);
 }
 
 }  // namespace lockstep

@@ -1,24 +1,33 @@
 // The scheduler of one rank: admits requests into slots, prefills on the grid, decodes all running slots
-// together. It is a deterministic function of the request log: no wall time, no thread timing enters.
+// together, speculates, caches prefixes. It is a deterministic function of the request log: no wall time
+// and no thread timing enters. Two ranks that get the same requests take the same steps.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
 #include "engine/comm/communicator.h"
-#include "engine/model/checkpoint.h"
+#include "engine/lockstep/round_record.h"
 #include "engine/model/config.h"
+#include "engine/rank/drafter.h"
 #include "engine/rank/kv_cache.h"
 #include "engine/rank/layers.h"
+#include "engine/rank/prefix_cache.h"
 #include "engine/rank/request.h"
+#include "engine/rank/slot.h"
 
 namespace lockstep {
 
 enum class Precision : uint8_t { fp32, bf16 };
+
+inline constexpr int kMaxSlots = 8;
+inline constexpr int kMaxDrafts = 5;
 
 struct EngineOptions {
   Precision precision = Precision::bf16;
@@ -26,6 +35,17 @@ struct EngineOptions {
   int64_t prefill_grid = 512;  // positions; a multiple of kGdnChunk
   int64_t max_context = 0;     // positions per slot; 0: what the model allows
   int n_slots = 1;
+  int n_drafts = 0;            // k of speculation
+  int64_t draft_vocab = 0;     // drafts come from the first rows of the vocabulary; 0: all
+  int64_t n_live_tokens = 0;   // vocabulary rows that exist; 0: all
+  int64_t prefix_cache_bytes = 0;  // budget of snapshot states; 0: off
+};
+
+// Called between rounds, after both ranks have agreed on the round.
+struct EngineEvents {
+  std::function<void(uint64_t id, const std::vector<int32_t>& tokens)> on_tokens;
+  std::function<void(uint64_t id, const RequestResult& result)> on_finish;
+  std::function<void(const RoundRecord& record)> on_round;
 };
 
 class RankEngine {
@@ -38,34 +58,68 @@ class RankEngine {
   // Throws Error, before any work, when the request can never fit or holds a token outside the vocabulary.
   void check_request(const Request& request) const;
 
-  // Runs the requests to their ends, in the order given, up to n_slots at a time.
+  void set_events(EngineEvents events) { events_ = std::move(events); }
+
+  // Queues a request; ids count from 0 in order. Both ranks must submit the same requests in the same
+  // order, but need not do so at the same moment: a request starts once both have it.
+  uint64_t submit(Request request);
+
+  // Ends a request at the end of the round in which either rank has asked for it.
+  void cancel(uint64_t id);
+
+  // One round: admit, one prefill chunk, one decode pass, agree. False when nothing is left to do.
+  bool step();
+
+  // submit, step to the end, and the results in order. Taps are kept until the next run.
   std::vector<RequestResult> run(const std::vector<Request>& requests);
 
-  // Taps of a finished request of the last run; null when it asked for none.
-  const TapRecorder* taps(size_t request_index) const;
+  const TapRecorder* taps(uint64_t id) const;
+  int64_t n_positions_per_slot() const { return context_limit_; }
+  const PrefixCache& prefix_cache() const { return prefix_cache_; }
+  const KvCache& kv_cache() const { return kv_; }
 
  private:
-  struct Slot;
+  struct Entry {
+    Request request;
+    RequestResult result;
+    std::unique_ptr<TapRecorder> taps;
+  };
 
-  void admit(const std::vector<Request>& requests);
+  void admit();
+  bool make_room(const Request& request, std::unique_ptr<Slot>& slot);
+  void restore(Slot& slot, const Snapshot& snapshot);
   void prefill_chunk(Slot& slot);
+  void advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end);
   void decode_round();
-  // Chooses the next token of a slot from its logits row and books it.
-  void accept_logits(Slot& slot, const float* logits);
-  void finish(Slot& slot);
-  void record_states(Slot& slot);
-  void verify_round(const std::vector<Slot*>& slots, const float* normed, int64_t n_rows);
+  std::vector<int32_t> accept_columns(Slot& slot, const float* logits, int64_t n_columns);
+  int32_t choose(Slot& slot, const float* logits);
+  bool ends_with_token(const Slot& slot) const;
+  void book_round();
+  void release(std::unique_ptr<Slot>& slot);
+  void agree();
+  void audit_pages() const;
 
   const EngineOptions options_;
+  const int64_t context_limit_;
   KvCache kv_;
+  PrefixCache prefix_cache_;
   Model model_;
+  Drafter drafter_;
   Workspace workspace_;
   std::vector<float> logits_;
-  std::deque<size_t> waiting_;
+  EngineEvents events_;
+
+  std::map<uint64_t, Entry> entries_;
+  std::deque<uint64_t> waiting_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<RequestResult> results_;
-  std::vector<std::unique_ptr<TapRecorder>> taps_;
-  int round_ = 0;
+  uint64_t n_submitted_ = 0;
+  uint64_t n_agreed_ = 0;       // requests that both ranks have
+  uint64_t n_admitted_ = 0;
+  uint64_t cancel_wanted_ = 0;  // slot bits asked for on this rank
+  std::vector<uint64_t> cancelled_while_waiting_;
+  int64_t round_ = 0;
+  RoundRecord record_;
+  std::vector<std::pair<uint64_t, std::vector<int32_t>>> emitted_;  // of this round
 };
 
 }  // namespace lockstep

@@ -33,6 +33,15 @@ class Line {
     return value.get<int64_t>();
   }
 
+  float number_or(const char* key, float fallback, float low, float high) const {
+    if (!has(key)) return fallback;
+    const Json& value = json_[key];
+    if (!value.is_number() || value < low || value > high) {
+      fail("{}: {} must be a number in [{}, {}]", where_, key, low, high);
+    }
+    return value.get<float>();
+  }
+
   bool flag_or(const char* key, bool fallback) const {
     if (!has(key)) return fallback;
     if (!json_[key].is_boolean()) fail("{}: {} must be true or false", where_, key);
@@ -80,6 +89,35 @@ TapRequest parse_taps(const Line& job) {
   return request;
 }
 
+std::map<int32_t, float> parse_logit_bias(const Line& job) {
+  std::map<int32_t, float> bias;
+  if (!job.has("logit_bias")) return bias;
+  if (!job.at("logit_bias").is_object()) fail("{}: logit_bias must be an object", job.where());
+  for (const auto& [key, value] : job.at("logit_bias").items()) {
+    const bool digits = !key.empty() && key.size() < 10 &&
+                        key.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || !value.is_number() || value < -100 || value > 100) {
+      fail("{}: logit_bias.{} must map a token id to a number in [-100, 100]", job.where(), key);
+    }
+    bias[static_cast<int32_t>(std::stol(key))] = value.get<float>();
+  }
+  return bias;
+}
+
+SamplingParams parse_sampling(const Line& job) {
+  SamplingParams params;
+  params.temperature = job.number_or("temperature", 0.0f, 0.0f, 100.0f);
+  params.top_k = static_cast<int32_t>(job.integer_or("top_k", 0, 0, INT32_MAX));
+  params.top_p = job.number_or("top_p", 1.0f, 0.0f, 1.0f);
+  params.min_p = job.number_or("min_p", 0.0f, 0.0f, 1.0f);
+  params.presence_penalty = job.number_or("presence_penalty", 0.0f, -2.0f, 2.0f);
+  params.frequency_penalty = job.number_or("frequency_penalty", 0.0f, -2.0f, 2.0f);
+  params.repetition_penalty = job.number_or("repetition_penalty", 1.0f, 0.01f, 100.0f);
+  params.logit_bias = parse_logit_bias(job);
+  params.seed = static_cast<uint64_t>(job.integer_or("seed", 0, 0, INT64_MAX));
+  return params;
+}
+
 // A name becomes a file name: keep it to one path component.
 void check_name(const std::string& name, const std::string& where) {
   const bool plain = !name.empty() && name.size() <= 200 && name.front() != '.' &&
@@ -90,8 +128,10 @@ void check_name(const std::string& name, const std::string& where) {
 Request parse_job(const Json& json, const std::string& where) {
   if (!json.is_object()) fail("{}: is not a JSON object", where);
   const Line job(json, where);
-  job.refuse_unknown({"name", "ids", "max_tokens", "temperature", "seed", "ignore_eos", "force_ids",
-                      "logits", "taps"});
+  job.refuse_unknown({"name", "ids", "max_tokens", "temperature", "top_k", "top_p", "min_p",
+                      "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
+                      "seed", "ignore_eos", "stop_ids", "force_ids", "logits", "drafts", "taps",
+                      "prefix_cache"});
   Request request;
   if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
   request.name = job.at("name").get<std::string>();
@@ -100,6 +140,10 @@ Request parse_job(const Json& json, const std::string& where) {
   request.force_ids = job.ids("force_ids");
   request.max_tokens = job.integer_or("max_tokens", kDefaultMaxTokens, 1, int64_t{1} << 24);
   request.ignore_eos = job.flag_or("ignore_eos", false);
+  request.stop_ids = job.ids("stop_ids");
+  request.report_drafts = job.flag_or("drafts", false);
+  request.use_prefix_cache = job.flag_or("prefix_cache", true);
+  request.sampling = parse_sampling(job);
   request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
   if (job.has("taps")) request.taps = parse_taps(job);
   return request;
@@ -130,18 +174,33 @@ std::string result_line(const Request& request, const RequestResult& result) {
   OrderedJson json;
   json["name"] = request.name;
   json["ids"] = result.ids;
-  json["finish_reason"] = result.finish_reason == FinishReason::stop ? "stop" : "length";
+  json["finish_reason"] = finish_reason_name(result.finish_reason);
   json["prompt_tokens"] = request.prompt.size();
   json["completion_tokens"] = result.ids.size();
   if (request.n_logits > 0) {
     OrderedJson steps = OrderedJson::array();
     for (const StepLogits& step : result.logits) {
-      steps.push_back({{"ids", step.ids}, {"values", step.values}, {"lse", step.log_sum_exp}});
+      steps.push_back({{"ids", step.ids},
+                       {"values", step.values},
+                       {"lse", step.log_sum_exp},
+                       {"chosen_value", step.chosen_value}});
     }
     json["logits"] = std::move(steps);
   }
+  json["mtp"] = {{"rounds", result.mtp.rounds},
+                 {"drafted", result.mtp.drafted},
+                 {"accepted", result.mtp.accepted}};
+  if (request.report_drafts) {
+    OrderedJson rounds = OrderedJson::array();
+    for (const DraftRound& round : result.mtp.draft_rounds) {
+      rounds.push_back({{"step", round.step}, {"drafts", round.drafts}});
+    }
+    json["mtp"]["draft_rounds"] = std::move(rounds);
+  }
+  json["cache"] = {{"hit_tokens", result.cache_hit_tokens},
+                   {"computed_tokens", result.computed_tokens}};
   const auto n_decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
-  json["timing"] = {{"prefill_tokens", request.prompt.size()},
+  json["timing"] = {{"prefill_tokens", result.computed_tokens},
                     {"prefill_s", result.prefill_s},
                     {"decode_tokens", n_decoded},
                     {"decode_s", result.decode_s}};

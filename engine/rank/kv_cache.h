@@ -1,5 +1,6 @@
 // KV pages of one rank: one pool per attention layer, one free list, one page table per slot that all
-// layers share. A page holds kPageTokens positions.
+// layers share. A page holds kPageTokens positions. Full pages may be shared by several slots and by
+// prefix-cache snapshots; they are counted and return to the free list with their last owner.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +31,18 @@ class KvCache {
   const KvCacheShape& shape() const { return shape_; }
   int64_t n_free_pages() const { return static_cast<int64_t>(free_.size()); }
 
-  // Takes `n` pages (n <= n_free_pages()), lowest ids first.
+  // Takes `n` pages (n <= n_free_pages()), lowest ids first, one owner each.
   std::vector<uint32_t> take_pages(int64_t n);
+  // One more owner for each page.
+  void share(const std::vector<uint32_t>& pages);
+  // One owner less for each page.
   void give_back(const std::vector<uint32_t>& pages);
+  // All layers' contents of one page.
+  void copy_page(uint32_t from, uint32_t to);
+
+  // The conservation law, recounted from the owners' page tables and the free list, not from the
+  // counters: every page is either free or owned exactly as often as its counter says. Aborts if not.
+  void audit(const std::vector<const std::vector<uint32_t>*>& owners) const;
 
   KvView view(int layer, const std::vector<uint32_t>& page_table) const;
 
@@ -45,6 +55,7 @@ class KvCache {
   KvCacheShape shape_;
   std::byte* memory_ = nullptr;
   std::vector<uint32_t> free_;  // a min-heap: allocation order is a function of the request log
+  std::vector<uint32_t> n_owners_;  // [n_pages]
 };
 
 }  // namespace lockstep

@@ -3,27 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "engine/base/error.h"
-#include "engine/base/fault.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear/linear.h"
 #include "engine/ops/residual_add/residual_add.h"
-#include "engine/ops/rmsnorm/rmsnorm.h"
-#include "engine/ops/swiglu/swiglu.h"
-#include "engine/rank/mixers.h"
+#include "engine/rank/branches.h"
 
 namespace lockstep {
 namespace {
-
-void norm_rows(const Model& model, const std::vector<float>& x, const std::vector<float>& weight,
-               int64_t n_rows, std::vector<float>& out) {
-  const int64_t width = model.config.hidden_size;
-  rmsnorm({x.data(), width, weight.data(), out.data(), width, n_rows, width,
-           model.config.rms_norm_eps, 1.0f, model.rounding},
-          model.pool);
-}
 
 // The rows of a span that its taps record: the last prompt positions, or the first of decode.
 void record(const Span& span, const std::string& name, const float* x, int64_t width) {
@@ -51,16 +37,6 @@ bool any_taps(const Batch& batch) {
                      [](const Span& span) { return span.taps != nullptr; });
 }
 
-void mlp(const Model& model, const MlpWeights& weights, int64_t n_columns, Workspace& ws) {
-  const int64_t width = model.weights.dims.intermediate_size;
-  linear_pieces(model, weights.gate_proj, ws.normed, n_columns, ws.wide[0]);  // [n, width]
-  linear_pieces(model, weights.up_proj, ws.normed, n_columns, ws.wide[1]);    // [n, width]
-  swiglu({ws.wide[0].data(), width, ws.wide[1].data(), width, ws.wide[0].data(), width, n_columns,
-          width, model.rounding},
-         model.pool);
-  row_parallel(model, weights.down_proj, ws.wide[0], width, n_columns, ws);  // [n, hidden]
-}
-
 }  // namespace
 
 void Batch::add(Span span, const int32_t* tokens) {
@@ -75,10 +51,8 @@ void Batch::add(Span span, const int32_t* tokens) {
 void forward(const Model& model, const Batch& batch, Workspace& ws) {
   const int64_t n = batch.n_columns();
   const int64_t hidden = model.config.hidden_size;
-  const auto size = static_cast<size_t>(n * hidden);
-  for (auto* buffer : {&ws.hidden, &ws.normed, &ws.branch, &ws.partial}) {
-    if (buffer->size() < size) buffer->resize(size);
-  }
+  grow(ws.hidden, n * hidden);
+  grow(ws.normed, n * hidden);
   const bool taps = any_taps(batch);
   const auto tap = [&](int layer, const char* branch, const std::vector<float>& x) {
     if (taps) record_all(batch, fmt::format("layers.{}.{}", layer, branch), x, hidden);
@@ -89,24 +63,24 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
   LayerCursor cursor;
   for (int i = 0; i < model.config.n_layers(); ++i) {
     const LayerWeights& layer = model.weights.layers[static_cast<size_t>(i)];
-    norm_rows(model, ws.hidden, layer.input_norm, n, ws.normed);            // [n, hidden]
     cursor.layer = i;
+    norm_rows(model, ws.hidden.data(), layer.input_norm, n, ws.normed.data());
     if (layer.kind == LayerKind::full_attention) {
-      attention_mixer(model, layer.attention, batch, cursor, ws);           // [n, hidden]
+      attention_branch(model, layer.attention, ws.normed.data(), batch, cursor, ws);
       ++cursor.kv_layer;
     } else {
-      gdn_mixer(model, layer.gdn, batch, cursor, ws);                       // [n, hidden]
+      gdn_branch(model, layer.gdn, ws.normed.data(), batch, cursor, ws);
       ++cursor.gdn_layer;
     }
     tap(i, "mixer", ws.branch);
     residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
-    norm_rows(model, ws.hidden, layer.post_attention_norm, n, ws.normed);   // [n, hidden]
-    mlp(model, layer.mlp, n, ws);                                           // [n, hidden]
+    norm_rows(model, ws.hidden.data(), layer.post_attention_norm, n, ws.normed.data());
+    mlp_branch(model, layer.mlp, ws.normed.data(), n, ws);
     tap(i, "mlp", ws.branch);
     residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
     tap(i, "out", ws.hidden);
   }
-  norm_rows(model, ws.hidden, model.weights.final_norm, n, ws.normed);      // [n, hidden]
+  norm_rows(model, ws.hidden.data(), model.weights.final_norm, n, ws.normed.data());
   if (taps) record_all(batch, "final_norm", ws.normed, hidden);
 }
 

@@ -66,7 +66,14 @@ void add_options(CLI::App& app, RankFlags& flags) {
   app.add_option("--max-context", flags.engine.max_context, "Positions per slot (0: the model's)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--slots", flags.engine.n_slots, "Requests that run together")
-      ->check(CLI::Range(1, 8));
+      ->check(CLI::Range(1, kMaxSlots));
+  app.add_option("--mtp", flags.engine.n_drafts, "Drafts per round")->check(CLI::Range(0, kMaxDrafts));
+  app.add_option("--draft-vocab", flags.engine.draft_vocab,
+                 "Drafts come from this many first vocabulary rows (0: all)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--prefix-cache", flags.engine.prefix_cache_bytes,
+                 "Bytes for prefix snapshots (0: off)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--threads", flags.n_threads, "Threads of this rank (0: cores / ranks)")
       ->check(CLI::Range(0, 256));
   app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed");

@@ -11,6 +11,7 @@ Sequence make_sequence(const ModelConfig& config, const RankDims& dims) {
     const auto conv_size = static_cast<size_t>(dims.gdn.conv_channels()) * (kConvWidth - 1);
     sequence.gdn.push_back({std::vector<float>(state_size), std::vector<float>(conv_size)});
   }
+  sequence.records.resize(sequence.gdn.size());
   return sequence;
 }
 

@@ -11,16 +11,25 @@
 
 namespace lockstep {
 
-// State of one GDN layer on this rank. After a verification round the inputs of its columns are kept,
-// so that a partly accepted round can be replayed from the state it started with.
+// State of one GDN layer on this rank.
 struct GdnState {
   std::vector<float> state;  // [local v heads, dk, dv]
   std::vector<float> conv;   // [local conv channels, 3], oldest first, raw inputs
 };
 
+// What a verification round keeps of one GDN layer, so that a partly accepted round can be replayed
+// from the state it started with.
+struct GdnRecord {
+  GdnState start;
+  std::vector<float> m;          // [n_columns, local conv channels] raw projections
+  std::vector<float> log_decay;  // [n_columns, local v heads]
+  std::vector<float> beta;       // [n_columns, local v heads]
+};
+
 struct Sequence {
   std::vector<uint32_t> page_table;
   std::vector<GdnState> gdn;  // one per GDN layer, in layer order
+  std::vector<GdnRecord> records;  // one per GDN layer; of the last round with more than one column
   int64_t n_positions = 0;    // positions whose KV and states are committed
   int32_t rope_delta = 0;     // rope position of decode token = index + rope_delta
   std::vector<RopePosition> prompt_positions;  // empty for text: all three axes equal the index

@@ -2,12 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "engine/base/error.h"
 #include "validation/compare/greedy_judge.h"
 #include "validation/tolerance.h"
 
 namespace lockstep {
 namespace {
+
+// Everything of the prompt, so that a layer which the oracle does not know is noticed; of decode
+// and the states what the oracle holds. A state is asked for whole, its sums are made here.
+std::vector<std::string> requested_taps(const OraclePrompt& prompt, Precision precision) {
+  std::set<std::string> names = {"embed", "layers.*", "final_norm"};
+  for (const auto& [tap, unused] : prompt.taps) {
+    const bool state = tap.starts_with("state/");
+    if (tap.starts_with("decode/") || (state && precision == Precision::fp32)) {
+      names.insert(engine_tap(tap));
+    }
+  }
+  return {names.begin(), names.end()};
+}
 
 PromptReport judge_prompt(const OraclePrompt& prompt, const EngineResult& result,
                           Precision precision, const LogitGeometry* geometry) {
@@ -64,10 +79,7 @@ std::vector<EngineJob> oracle_jobs(const Oracle& oracle, Precision precision) {
     job.ids = prompt.ids;
     job.max_tokens = static_cast<int>(prompt.greedy.size());
     if (precision == Precision::bf16) job.force_ids = prompt.greedy;
-    for (const auto& [name, tensor] : prompt.taps) {
-      if (!name.starts_with("state/")) job.taps.push_back(name);
-    }
-    if (precision == Precision::fp32 && prompt.has_state()) job.taps.emplace_back("state/*");
+    job.taps = requested_taps(prompt, precision);
     job.tap_positions = oracle.tail;
     jobs.push_back(std::move(job));
   }

@@ -113,6 +113,22 @@ TEST_F(CompareMain, RanksThatDifferFail) {
   EXPECT_NE(result.stdout_text.find("ranks differ at layers.0.out"), std::string::npos);
 }
 
+TEST_F(CompareMain, RanksWithDifferentTokensFail) {
+  SyntheticRun run = make_synthetic_run(Precision::fp32);
+  write(run, 2);
+  const std::filesystem::path file = model() / "outputs" / "results.rank1.jsonl";
+  std::string text = read_text_file(file);
+  const size_t at = text.find("\"lse\":1");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 6] = '2';
+  write_file_atomically(file, text);
+  const ProcessResult result = compare({"--tp", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.stdout_text.find("ranks differ at results"), std::string::npos);
+  std::filesystem::remove(file);
+  EXPECT_EQ(compare({"--tp", "2"}).exit_code, 3);
+}
+
 TEST_F(CompareMain, NaNFailsAndStaysValidJson) {
   SyntheticRun run = make_synthetic_run(Precision::fp32);
   run.result("alpha").dump.taps.at("layers.0.out").values[0] = std::nanf("");

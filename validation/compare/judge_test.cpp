@@ -308,6 +308,20 @@ TEST_F(Judge, Bf16MismatchWithoutLmHeadIsMistrusted) {
             Verdict::mistrusted);
 }
 
+TEST(OracleJobs, AskForWhatTheOracleHolds) {
+  const Oracle oracle = make_synthetic_run(Precision::fp32).oracle;
+  const std::vector<EngineJob> jobs = oracle_jobs(oracle, Precision::fp32);
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0].taps, (std::vector<std::string>{
+                              "decode/final_norm", "decode/layers.0.out", "decode/layers.1.out",
+                              "embed", "final_norm", "layers.*", "state/layers.0.conv_state",
+                              "state/layers.0.gdn_state", "state/layers.1.k", "state/layers.1.v"}));
+  EXPECT_TRUE(jobs[0].force_ids.empty());
+  const std::vector<EngineJob> forced = oracle_jobs(oracle, Precision::bf16);
+  EXPECT_EQ(forced[0].taps.size(), 6u);
+  EXPECT_EQ(forced[0].force_ids, oracle.prompts[0].greedy);
+}
+
 TEST(SummariseStates, SumsAndNorms) {
   TapMap taps;
   taps["state/layers.0.gdn_state"] = {{1, 2, 3}, {1, 2, 3, -4, 5, -6}};

@@ -142,6 +142,11 @@ TapMap summarise_states(TapMap taps) {
   return taps;
 }
 
+std::string engine_tap(const std::string& oracle_tap) {
+  const size_t at = oracle_tap.find(std::string(kGdnState) + "_");
+  return oracle_tap.substr(0, at == std::string::npos ? at : at + kGdnState.size());
+}
+
 void judge_taps(const OraclePrompt& oracle, const TapDump& engine, Precision precision,
                 PromptReport& report) {
   const TapMap taps = summarise_states(engine.taps);

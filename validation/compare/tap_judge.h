@@ -13,6 +13,9 @@ enum class Precision { fp32, bf16 };
 // float64.
 TapMap summarise_states(TapMap taps);
 
+// The engine's tap that an oracle's tap is made from: "X.gdn_state" for its summaries, else itself.
+std::string engine_tap(const std::string& oracle_tap);
+
 // Fills taps, positions, worst values, first_bad, verdict and reasons of `report`. In bf16 "state/"
 // is not judged: the oracle records no noise for it (a wrong state shows in decode/).
 void judge_taps(const OraclePrompt& oracle, const TapDump& engine, Precision precision,

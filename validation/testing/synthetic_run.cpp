@@ -265,6 +265,7 @@ void write_engine_outputs(const std::vector<EngineResult>& results, int tp,
     }
   }
   write_file_atomically(folder / "results.jsonl", lines);
+  if (tp == 2) write_file_atomically(folder / "results.rank1.jsonl", lines);
 }
 
 }  // namespace lockstep::testing

@@ -18,7 +18,6 @@
 namespace lockstep::op_test {
 
 inline constexpr float kGuard = -12345.75f;  // stands where nothing may be written
-- 12345.75f;  // exact in bfloat16's wider neighbours, unlikely as data
 
 // Uniform in [-scale, scale); values that bfloat16 holds when `rounding` says so.
 inline std::vector<float> random_floats(uint64_t seed, int64_t n, float scale,

@@ -1,0 +1,82 @@
+#include "engine/rank/drafter.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/fault.h"
+#include "engine/ops/argmax/argmax.h"
+
+namespace lockstep {
+
+void Drafter::advance(const std::vector<Advance>& advances, int round) {
+  const int64_t hidden = model_.config.hidden_size;
+  Batch batch;
+  batch.round = round;
+  std::vector<float> rows;
+  bool any_proposal = false;
+  for (const Advance& advance : advances) {
+    const auto n = static_cast<int64_t>(advance.tokens.size());
+    LOCKSTEP_CHECK(n > 0 && static_cast<int64_t>(advance.hidden.size()) == n * hidden);
+    batch.add({&advance.slot->sequence, Phase::decode, advance.first_slot, n, 0, 0, nullptr},
+              advance.tokens.data());
+    rows.insert(rows.end(), advance.hidden.begin(), advance.hidden.end());
+    advance.slot->n_mtp_slots = advance.first_slot + n;
+    advance.slot->drafts.clear();
+    any_proposal = any_proposal || advance.propose;
+  }
+  if (batch.spans.empty()) return;
+  std::vector<float> outputs;
+  mtp_forward(model_, batch, rows.data(), workspace_, any_proposal ? &outputs : nullptr);
+  if (!any_proposal) return;
+
+  std::vector<Slot*> slots;
+  std::vector<float> proposing;
+  for (size_t i = 0; i < advances.size(); ++i) {
+    if (!advances[i].propose) continue;
+    slots.push_back(advances[i].slot);
+    const auto row = outputs.begin() + static_cast<std::ptrdiff_t>(i) * hidden;
+    proposing.insert(proposing.end(), row, row + hidden);
+  }
+  propose(std::move(slots), std::move(proposing), round);
+}
+
+// One draft a pass: the argmax of the last MTP output, which is then fed back with that output as its
+// hidden row. Slots that have enough drafts leave the batch.
+void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int round) {
+  const int64_t hidden = model_.config.hidden_size;
+  const auto wanted = [&](const Slot& slot) {
+    return std::min<int64_t>(options_.n_drafts, slot.tokens_left());
+  };
+  while (true) {
+    compute_logits(model_, outputs.data(), static_cast<int64_t>(slots.size()), logits_);
+    Batch batch;
+    batch.round = round;
+    std::vector<Slot*> unfinished;
+    std::vector<float> rows;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      Slot& slot = *slots[i];
+      const float* logits = logits_.data() + i * static_cast<size_t>(model_.config.vocab_size);
+      slot.drafts.push_back(best_token(logits));
+      const auto n_drafts = static_cast<int64_t>(slot.drafts.size());
+      if (n_drafts >= wanted(slot)) continue;
+      int64_t mtp_slot = slot.n_mtp_slots + n_drafts - 1;
+      if (fault_fires("speculation.draft-position-constant")) mtp_slot = slot.n_mtp_slots;
+      batch.add({&slot.sequence, Phase::decode, mtp_slot, 1, 0, 0, nullptr}, &slot.drafts.back());
+      unfinished.push_back(&slot);
+      const auto row = outputs.begin() + static_cast<std::ptrdiff_t>(i) * hidden;
+      rows.insert(rows.end(), row, row + hidden);
+    }
+    if (unfinished.empty()) return;
+    mtp_forward(model_, batch, rows.data(), workspace_, &outputs);
+    slots = std::move(unfinished);
+  }
+}
+
+int32_t Drafter::best_token(const float* logits) const {
+  const int64_t n = options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live)
+                                             : options_.n_live;
+  // NaN logits make a draft that verification refuses; the target's own logits decide what is wrong.
+  return static_cast<int32_t>(std::max<int64_t>(0, argmax(logits, n)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// Speculation with the MTP layer: keeps its K and V in step with the target and proposes drafts.
+#pragma once
+
+#include <vector>
+
+#include "engine/rank/mtp.h"
+#include "engine/rank/slot.h"
+
+namespace lockstep {
+
+struct DraftOptions {
+  int n_drafts = 0;         // k: drafts per round, 0 to 5
+  int64_t n_live = 0;       // vocabulary rows that exist
+  int64_t draft_vocab = 0;  // drafts come from the first draft_vocab rows; 0: all
+};
+
+class Drafter {
+ public:
+  Drafter(const Model& model, const DraftOptions& options) : model_(model), options_(options) {}
+
+  bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
+
+  // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i, whose
+  // final-norm row is hidden[i]. `propose` asks for drafts after the last token.
+  struct Advance {
+    Slot* slot;
+    int64_t first_slot;
+    std::vector<int32_t> tokens;
+    std::vector<float> hidden;  // [tokens.size(), hidden]
+    bool propose;
+  };
+
+  // Rebuilds the MTP slots of all advances and fills slot.drafts of those that ask.
+  void advance(const std::vector<Advance>& advances, int round);
+
+ private:
+  void propose(std::vector<Slot*> slots, std::vector<float> outputs, int round);
+  int32_t best_token(const float* logits) const;
+
+  const Model& model_;
+  DraftOptions options_;
+  MtpWorkspace workspace_;
+  std::vector<float> logits_;
+};
+
+}  // namespace lockstep
