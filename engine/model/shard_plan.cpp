@@ -119,7 +119,7 @@ PartCut stored_cut(const Checkpoint& checkpoint, const std::string& name, const 
     if (const TensorInfo* part = checkpoint.find(base + "." + other)) parts[other] = part;
   }
   const MatrixAxis axis = kind == SplitKind::rows ? MatrixAxis::rows : MatrixAxis::columns;
-  return find_weight_format(base, parts).cut(suffix, tensor, axis);
+  return find_weight_format(base, parts).cut(parts, suffix, axis);
 }
 
 // Every step of the cut dimension goes to exactly one rank.
