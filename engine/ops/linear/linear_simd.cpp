@@ -12,6 +12,8 @@
 #include <limits>
 #include <vector>
 
+#include <hwy/cache_control.h>
+
 #include "engine/base/error.h"
 #include "engine/ops/common/lanes-inl.h"
 #include "engine/ops/linear/linear_decode-inl.h"
@@ -81,6 +83,7 @@ HWY_INLINE void streamed_tile(const LinearArgs& args, const float* packed, int64
   NanWatch<kCodec> watch;
 
   const int64_t step = RowCodes<kCodec>::segment_columns(weight);
+  const int64_t next_tile = kRows * weight.row_bytes;
   int64_t offset = 0;  // bytes into each row
   for (int64_t begin = 0, index = 0; begin < n_cols; begin += step, ++index) {
     // A segment of one block is no loop.
@@ -93,6 +96,11 @@ HWY_INLINE void streamed_tile(const LinearArgs& args, const float* packed, int64
     }
     int64_t k = begin;
     do {
+      // The same place in the next tile: rows are too short streams for the processor to foresee.
+      if (offset % 64 == 0) {
+        LOCKSTEP_UNROLL
+        for (int r = 0; r < kRows; ++r) hwy::Prefetch(rows[r].codes + next_tile + offset);
+      }
       Lanes16 w[kRows];
       LOCKSTEP_UNROLL
       for (int r = 0; r < kRows; ++r) w[r] = segments[r].block(rows[r].codes + offset);
