@@ -1,11 +1,15 @@
 #include "engine/model/checkpoint.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/base/digest.h"
 #include "engine/base/error.h"
+#include "engine/model/checkpoint_digest.h"
 #include "engine/model/weight_formats.h"
 
 namespace lockstep {
@@ -73,24 +77,80 @@ std::string canonical_tensor_name(const std::string& name) {
   return name;
 }
 
-Checkpoint::Checkpoint(const fs::path& dir) : dir_(dir) {
+Checkpoint::Checkpoint(const fs::path& dir) : label_(dir.string()) {
   if (!fs::is_directory(dir)) fail("{}: is not a folder with a checkpoint", dir.string());
   const fs::path index = dir / "model.safetensors.index.json";
   if (fs::exists(index)) {
-    for (const std::string& file : files_of_index(index)) add_file(dir / file);
+    for (const std::string& file : files_of_index(index)) {
+      add_file(std::make_unique<SafetensorsFile>(dir / file));
+    }
     check_index(index, tensors_);
     return;
   }
-  for (const fs::path& path : safetensors_in(dir)) add_file(path);
+  for (const fs::path& path : safetensors_in(dir)) {
+    add_file(std::make_unique<SafetensorsFile>(path));
+  }
   if (files_.empty()) fail("{}: holds no .safetensors file", dir.string());
 }
 
-void Checkpoint::add_file(const fs::path& path) {
-  files_.push_back(std::make_unique<SafetensorsFile>(path));
+Checkpoint::Checkpoint(std::unique_ptr<SafetensorsFile> file) : label_(file->label()) {
+  add_file(std::move(file));
+}
+
+Checkpoint::Checkpoint(std::string label, std::vector<TensorInfo> index,
+                       std::shared_ptr<const TensorGenerator> generator)
+    : label_(std::move(label)), index_(std::move(index)), generator_(std::move(generator)) {
+  for (const TensorInfo& tensor : index_) {
+    const bool fresh = tensors_.emplace(tensor.name, &tensor).second;
+    LOCKSTEP_CHECK(fresh);
+  }
+}
+
+void Checkpoint::add_file(std::unique_ptr<SafetensorsFile> file) {
+  files_.push_back(std::move(file));
   for (const TensorInfo& tensor : files_.back()->tensors()) {
     const auto [at, fresh] = tensors_.emplace(canonical_tensor_name(tensor.name), &tensor);
-    if (!fresh) fail("{}: tensor {} is in more than one file", path.string(), tensor.name);
+    if (fresh) continue;
+    fail("{}: tensor {} is there twice, in this or another file of the checkpoint",
+         files_.back()->label(), tensor.name);
   }
+}
+
+int64_t Checkpoint::n_bytes() const {
+  int64_t n = 0;
+  for (const auto& [name, tensor] : tensors_) n += tensor->n_bytes();
+  return n;
+}
+
+void Checkpoint::read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> out) const {
+  const auto n_out = static_cast<int64_t>(out.size());
+  LOCKSTEP_CHECK(offset >= 0 && n_out <= tensor.n_bytes() && offset <= tensor.n_bytes() - n_out);
+  if (out.empty()) return;
+  if (generator_ != nullptr) {
+    generator_->fill(tensor, offset, out);
+  } else {
+    std::memcpy(out.data(), tensor.bytes.data() + offset, out.size());
+  }
+}
+
+void Checkpoint::release(const TensorInfo& tensor) const {
+  // Whole pages inside the tensor only: its neighbours may be in use.
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(tensor.bytes.data()) + page - 1) / page * page;
+  const auto end =
+      (reinterpret_cast<uintptr_t>(tensor.bytes.data()) + tensor.bytes.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+TensorInfo Checkpoint::with_bytes(const TensorInfo& tensor,
+                                  std::vector<std::shared_ptr<const void>>& keep_alive) const {
+  if (generator_ == nullptr) return tensor;
+  auto made = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(tensor.n_bytes()));
+  generator_->fill(tensor, 0, *made);
+  TensorInfo copy = tensor;
+  copy.bytes = *made;
+  keep_alive.push_back(std::move(made));
+  return copy;
 }
 
 const TensorInfo* Checkpoint::find(const std::string& name) const {
@@ -102,42 +162,49 @@ const TensorInfo& Checkpoint::require(const std::string& name,
                                       const std::vector<int64_t>& shape) const {
   const TensorInfo* tensor = find(name);
   const std::string expected = TensorInfo{name, DType::F32, shape, {}}.shape_text();
-  if (tensor == nullptr) fail("{}: tensor {} {} is missing", dir_.string(), name, expected);
+  if (tensor == nullptr) fail("{}: tensor {} {} is missing", label_, name, expected);
   if (tensor->shape != shape) {
-    fail("{}: tensor {} has shape {}, the config needs {}", dir_.string(), name,
-         tensor->shape_text(), expected);
+    fail("{}: tensor {} has shape {}, the config needs {}", label_, name, tensor->shape_text(),
+         expected);
   }
   return *tensor;
 }
 
 std::vector<float> Checkpoint::floats(const std::string& name,
                                       const std::vector<int64_t>& shape) const {
-  return to_float_vector(require(name, shape));
+  std::vector<std::shared_ptr<const void>> keep_alive;
+  return to_float_vector(with_bytes(require(name, shape), keep_alive));
+}
+
+StoredMatrix Checkpoint::matrix(const std::string& base) const {
+  std::vector<std::shared_ptr<const void>> keep_alive;
+  std::map<std::string, TensorInfo> found;
+  for (const std::string& suffix : matrix_suffixes()) {
+    if (const TensorInfo* part = find(base + "." + suffix)) {
+      found[suffix] = with_bytes(*part, keep_alive);
+    }
+  }
+  if (found.empty()) fail("{}: matrix {} is missing", label_, base);
+  MatrixParts parts;
+  for (const auto& [suffix, part] : found) parts[suffix] = &part;
+  StoredMatrix stored = find_weight_format(base, parts).open(base, parts);
+  stored.keep_alive.insert(stored.keep_alive.end(), keep_alive.begin(), keep_alive.end());
+  return stored;
 }
 
 StoredMatrix Checkpoint::matrix(const std::string& base, int64_t n_rows, int64_t n_cols) const {
-  MatrixParts parts;
-  for (const std::string& suffix : matrix_suffixes()) {
-    if (const TensorInfo* part = find(base + "." + suffix)) parts[suffix] = part;
-  }
-  if (parts.empty()) {
-    fail("{}: matrix {} [{}, {}] is missing", dir_.string(), base, n_rows, n_cols);
-  }
-  StoredMatrix stored = find_weight_format(base, parts).open(base, parts);
+  StoredMatrix stored = matrix(base);
   if (stored.view.n_rows != n_rows || stored.view.n_cols != n_cols) {
-    fail("{}: matrix {} is [{}, {}], the config needs [{}, {}]", dir_.string(), base,
-         stored.view.n_rows, stored.view.n_cols, n_rows, n_cols);
+    fail("{}: matrix {} is [{}, {}], the config needs [{}, {}]", label_, base, stored.view.n_rows,
+         stored.view.n_cols, n_rows, n_cols);
   }
   return stored;
 }
 
 std::string Checkpoint::digest() const {
-  Digest128 digest;
-  for (const auto& [name, tensor] : tensors_) {
-    digest.update(fmt::format("{} {} {}\n", name, dtype_name(tensor->dtype), tensor->shape_text()));
-    digest.update(tensor->bytes);
-  }
-  return digest.hex();
+  std::map<std::string, std::string> digests;
+  for (const auto& [name, tensor] : tensors_) digests[name] = tensor_digest(*this, *tensor);
+  return combined_digest(*this, digests);
 }
 
 }  // namespace lockstep

@@ -204,7 +204,8 @@ std::vector<int32_t> token_ids(const Section& section, const char* key, int voca
   std::vector<int32_t> ids;
   for (const Json& item : value->is_array() ? *value : Json::array({*value})) {
     const bool ok = item.is_number_integer() && item >= 0 && item < vocab_size;
-    require(ok, section, std::string(key) + " holds " + item.dump() + ", not a token of the vocabulary");
+    require(ok, section,
+            std::string(key) + " holds " + item.dump() + ", not a token of the vocabulary");
     ids.push_back(item.get<int32_t>());
   }
   return ids;

@@ -24,7 +24,8 @@ struct GdnConfig {
   int conv_channels() const { return 2 * k_width() + v_width(); }  // [Q | K | V]
 };
 
-inline constexpr int kConvWidth = 4;  // taps of the causal convolution; the only width the family has
+inline constexpr int kConvWidth =
+    4;  // taps of the causal convolution; the only width the family has
 
 struct VisionConfig {
   int depth = 0;

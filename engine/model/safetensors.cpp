@@ -66,7 +66,8 @@ size_t header_length(std::span<const std::byte> bytes, const std::string& label)
   uint64_t length = 0;
   if (bytes.size() < sizeof length) fail("{}: truncated: shorter than its length prefix", label);
   std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > kMaxHeaderBytes) fail("{}: header of {} bytes is larger than 100 MiB", label, length);
+  if (length > kMaxHeaderBytes)
+    fail("{}: header of {} bytes is larger than 100 MiB", label, length);
   if (length > bytes.size() - sizeof length) {
     fail("{}: truncated: the header claims {} bytes, the file has {}", label, length,
          bytes.size() - sizeof length);
@@ -119,10 +120,12 @@ TensorInfo parse_tensor(const std::string& name, const Json& entry, int64_t data
       fail("{}: shape overflows", where);
     }
   }
-  extent = {parse_size(offsets[0], where, "data_offsets"), parse_size(offsets[1], where, "data_offsets")};
+  extent = {parse_size(offsets[0], where, "data_offsets"),
+            parse_size(offsets[1], where, "data_offsets")};
   if (extent.begin > extent.end || extent.end > data_bytes) {
-    fail("{}: data_offsets [{}, {}] lie outside the {} data bytes: the file is truncated or damaged",
-         where, extent.begin, extent.end, data_bytes);
+    fail(
+        "{}: data_offsets [{}, {}] lie outside the {} data bytes: the file is truncated or damaged",
+        where, extent.begin, extent.end, data_bytes);
   }
   if (extent.end - extent.begin != expected) {
     fail("{}: {} {} needs {} bytes, data_offsets give {}", where, dtype_name(tensor.dtype),
@@ -133,13 +136,21 @@ TensorInfo parse_tensor(const std::string& name, const Json& entry, int64_t data
 
 }  // namespace
 
-std::string_view dtype_name(DType dtype) { return dtype_row(dtype).name; }
-int64_t dtype_bytes(DType dtype) { return dtype_row(dtype).bytes; }
+std::string_view dtype_name(DType dtype) {
+  return dtype_row(dtype).name;
+}
+int64_t dtype_bytes(DType dtype) {
+  return dtype_row(dtype).bytes;
+}
 
 int64_t TensorInfo::n_elements() const {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
   return n;
+}
+
+int64_t TensorInfo::n_bytes() const {
+  return n_elements() * dtype_bytes(dtype);
 }
 
 std::string TensorInfo::shape_text() const {
@@ -162,8 +173,9 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   const size_t length = header_length(bytes, label_);
   const auto text = bytes.subspan(sizeof(uint64_t), length);
   const auto data = bytes.subspan(sizeof(uint64_t) + length);
-  const Json header =
-      parse_header({reinterpret_cast<const char*>(text.data()), text.size()}, label_);
+  header_text_ = {reinterpret_cast<const char*>(text.data()), text.size()};
+  data_bytes_ = static_cast<int64_t>(data.size());
+  const Json header = parse_header(header_text_, label_);
   std::vector<std::pair<Extent, TensorInfo>> found;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
@@ -201,19 +213,20 @@ const TensorInfo* SafetensorsFile::find(const std::string& name) const {
 void SafetensorsWriter::add(const std::string& name, DType dtype, const std::vector<int64_t>& shape,
                             std::span<const std::byte> bytes) {
   TensorInfo tensor{name, dtype, shape, bytes};
-  LOCKSTEP_CHECK(tensor.n_elements() * dtype_bytes(dtype) == static_cast<int64_t>(bytes.size()));
+  LOCKSTEP_CHECK(tensor.n_bytes() == static_cast<int64_t>(bytes.size()));
   tensors_.push_back(std::move(tensor));
 }
 
-std::string SafetensorsWriter::header() const {
+std::string safetensors_header(const std::vector<TensorInfo>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata_.empty()) json["__metadata__"] = metadata_;
-  size_t offset = 0;
-  for (const TensorInfo& tensor : tensors_) {
+  if (!metadata.empty()) json["__metadata__"] = metadata;
+  int64_t offset = 0;
+  for (const TensorInfo& tensor : tensors) {
     json[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
                          {"shape", tensor.shape},
-                         {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
+                         {"data_offsets", {offset, offset + tensor.n_bytes()}}};
+    offset += tensor.n_bytes();
   }
   std::string text = json.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -1,8 +1,10 @@
 // Reader and writer of the safetensors container: u64 header length (little endian), a JSON header
-// {name: {dtype, shape, data_offsets}}, then the data. Format: the safetensors project's specification.
+// {name: {dtype, shape, data_offsets}}, then the data. Format: the safetensors project's
+// specification.
 //
 // The reader trusts nothing: header length, every offset, every shape product and the absence of
-// overlaps are checked before a tensor can be reached, and nothing is allocated from a claimed size.
+// overlaps are checked before a tensor can be reached, and nothing is allocated from a claimed
+// size.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,21 @@
 namespace lockstep {
 
 enum class DType : uint8_t {
-  F64, F32, F16, BF16, F8_E4M3, F8_E5M2, U8, I8, U16, I16, U32, I32, U64, I64, BOOL
+  F64,
+  F32,
+  F16,
+  BF16,
+  F8_E4M3,
+  F8_E5M2,
+  U8,
+  I8,
+  U16,
+  I16,
+  U32,
+  I32,
+  U64,
+  I64,
+  BOOL
 };
 
 std::string_view dtype_name(DType dtype);
@@ -33,6 +49,7 @@ struct TensorInfo {
   std::span<const std::byte> bytes;  // in the file mapping, row-major
 
   int64_t n_elements() const;
+  int64_t n_bytes() const;         // from dtype and shape
   std::string shape_text() const;  // "[256, 512]"
 };
 
@@ -47,25 +64,34 @@ class SafetensorsFile {
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& label() const { return label_; }
+  std::string_view header_text() const { return header_text_; }
+  // Bytes after the header, whether tensors use them or not.
+  int64_t data_bytes() const { return data_bytes_; }
 
  private:
   void parse(std::span<const std::byte> bytes);
 
   std::string label_;
   MappedFile file_;
+  std::string_view header_text_;
+  int64_t data_bytes_ = 0;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, size_t> index_;
   std::map<std::string, std::string> metadata_;
 };
 
-// Collects tensors and writes them in the order of `add`. Bytes given to `add` must live until `write`.
+// The length prefix and JSON header, padded to 8 bytes, of tensors whose data follow in this order.
+std::string safetensors_header(const std::vector<TensorInfo>& tensors,
+                               const std::map<std::string, std::string>& metadata);
+
+// Collects tensors and writes them in the order of `add`. Bytes given to `add` must live until
+// `write`.
 class SafetensorsWriter {
  public:
   void add(const std::string& name, DType dtype, const std::vector<int64_t>& shape,
            std::span<const std::byte> bytes);
   void set_metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }
-  // The length prefix and JSON header, padded to 8 bytes; data follows in the order of `add`.
-  std::string header() const;
+  std::string header() const { return safetensors_header(tensors_, metadata_); }
   // Atomic: the file appears whole or not at all.
   void write(const std::filesystem::path& path) const;
 

@@ -112,13 +112,31 @@ std::vector<std::vector<IndexRange>> in_steps(const std::vector<std::vector<Inde
 PartCut stored_cut(const Checkpoint& checkpoint, const std::string& name, const TensorInfo& tensor,
                    SplitKind kind) {
   const auto [base, suffix] = split_tensor_name(name);
-  if (suffix.empty() || tensor.shape.size() > 2) return {0, 1};  // per-head vectors, conv1d [C, 1, 4]
+  if (suffix.empty() || tensor.shape.size() > 2)
+    return {0, 1};  // per-head vectors, conv1d [C, 1, 4]
   MatrixParts parts;
   for (const std::string& other : matrix_suffixes()) {
     if (const TensorInfo* part = checkpoint.find(base + "." + other)) parts[other] = part;
   }
   const MatrixAxis axis = kind == SplitKind::rows ? MatrixAxis::rows : MatrixAxis::columns;
-  return find_weight_format(base, parts).cut(suffix, tensor, axis);
+  return find_weight_format(base, parts).cut(parts, suffix, axis);
+}
+
+// Every step of the cut dimension goes to exactly one rank.
+void check_partition(const ShardRow& row) {
+  std::vector<IndexRange> all;
+  for (const auto& ranges : row.ranges) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::sort(all.begin(), all.end(),
+            [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
+  int64_t next = 0;
+  for (const IndexRange& range : all) {
+    LOCKSTEP_CHECK(range.begin == next);
+    next = range.end;
+  }
+  if (row.axis >= static_cast<int>(row.source->shape.size()) ||
+      next != row.source->shape[static_cast<size_t>(row.axis)]) {
+    fail("tensor {}: shape {} is not what the config needs", row.name, row.source->shape_text());
+  }
 }
 
 }  // namespace
@@ -169,8 +187,16 @@ std::vector<int64_t> ShardRow::local_shape(int rank) const {
 }
 
 int64_t ShardRow::local_bytes(int rank) const {
-  return TensorInfo{name, source->dtype, local_shape(rank), {}}.n_elements() *
-         dtype_bytes(source->dtype);
+  return TensorInfo{name, source->dtype, local_shape(rank), {}}.n_bytes();
+}
+
+PartCut stored_part_cut(const ModelConfig& config, const Checkpoint& checkpoint,
+                        const std::string& name, int n_ranks) {
+  const LogicalSplit split = logical_split(config, split_tensor_name(name).base, n_ranks);
+  if (split.kind == SplitKind::replicated) return {};
+  const TensorInfo* tensor = checkpoint.find(name);
+  LOCKSTEP_CHECK(tensor != nullptr);
+  return stored_cut(checkpoint, name, *tensor, split.kind);
 }
 
 ShardPlan make_shard_plan(const ModelConfig& config, const Checkpoint& checkpoint, int n_ranks) {
@@ -178,18 +204,12 @@ ShardPlan make_shard_plan(const ModelConfig& config, const Checkpoint& checkpoin
   ShardPlan plan;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     ShardRow row{name, tensor, -1, {}};
-    const LogicalSplit split = logical_split(config, split_tensor_name(name).base, n_ranks);
-    if (split.kind != SplitKind::replicated) {
-      const PartCut cut = stored_cut(checkpoint, name, *tensor, split.kind);
+    const PartCut cut = stored_part_cut(config, checkpoint, name, n_ranks);
+    if (cut.axis >= 0) {
+      const LogicalSplit split = logical_split(config, split_tensor_name(name).base, n_ranks);
       row.axis = cut.axis;
-      if (cut.axis >= 0) row.ranges = in_steps(split.ranges, cut.granule, name);
-    }
-    for (const auto& rank_ranges : row.ranges) {
-      for (const IndexRange& range : rank_ranges) {
-        if (range.end > tensor->shape.at(static_cast<size_t>(row.axis))) {
-          fail("tensor {}: shape {} is smaller than the config needs", name, tensor->shape_text());
-        }
-      }
+      row.ranges = in_steps(split.ranges, cut.granule, name);
+      check_partition(row);
     }
     plan.push_back(std::move(row));
   }

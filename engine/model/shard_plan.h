@@ -1,8 +1,8 @@
 // Which part of which tensor each rank holds: a pure function of config and stored tensors.
 // Column-parallel matrices (rows of W split): q, k, v, gate, up, GDN projections, lm_head.
-// Row-parallel matrices (columns of W split): o_proj, out_proj, down_proj. Everything else: replicated.
-// GDN projections and the convolution are split per section [Q | K | V], so that a rank's value heads
-// find their key heads on the same rank.
+// Row-parallel matrices (columns of W split): o_proj, out_proj, down_proj. Everything else:
+// replicated. GDN projections and the convolution are split per section [Q | K | V], so that a
+// rank's value heads find their key heads on the same rank.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "engine/model/checkpoint.h"
 #include "engine/model/config.h"
+#include "engine/model/weight_formats.h"
 
 namespace lockstep {
 
@@ -23,8 +24,8 @@ struct IndexRange {
 
 enum class SplitKind : uint8_t { replicated, rows, columns };
 
-// The cut of a logical matrix or per-head vector. ranges[rank], in the order in which the rank stores
-// them; for `replicated` it is empty.
+// The cut of a logical matrix or per-head vector. ranges[rank], in the order in which the rank
+// stores them; for `replicated` it is empty.
 struct LogicalSplit {
   SplitKind kind = SplitKind::replicated;
   std::vector<std::vector<IndexRange>> ranges;
@@ -40,7 +41,7 @@ void check_divisible(const ModelConfig& config, int n_ranks);
 struct ShardRow {
   std::string name;  // canonical
   const TensorInfo* source = nullptr;
-  int axis = -1;  // dimension that is cut; -1: whole on every rank
+  int axis = -1;                                // dimension that is cut; -1: whole on every rank
   std::vector<std::vector<IndexRange>> ranges;  // [rank], in steps of dimension `axis`
 
   std::vector<int64_t> local_shape(int rank) const;
@@ -48,6 +49,11 @@ struct ShardRow {
 };
 
 using ShardPlan = std::vector<ShardRow>;
+
+// The dimension of the stored tensor `name` on which the plan cuts, -1 for none, and its granule.
+// The checkpoint may be whole or a rank's shard.
+PartCut stored_part_cut(const ModelConfig& config, const Checkpoint& checkpoint,
+                        const std::string& name, int n_ranks);
 
 // Throws Error when a cut does not fall on a codec's granule.
 ShardPlan make_shard_plan(const ModelConfig& config, const Checkpoint& checkpoint, int n_ranks);

@@ -17,7 +17,8 @@ enum class Codec : uint8_t {
   fp8,        // E4M3; per-tensor and per-channel scales live in row_scale
   fp8_block,  // E4M3 * block_scale[n/128, k/128] (float32)
   nvfp4,      // E2M1 (low nibble = even k) * E4M3 block_scale[n, k/16]; global scale in row_scale
-  int4,       // (q - zero[n, k/G]) * group_scale[n, k/G] (float32), q and zero unsigned, low nibble = even k
+  int4,  // (q - zero[n, k/G]) * group_scale[n, k/G] (float32), q and zero unsigned, low nibble =
+         // even k
 };
 
 std::string_view codec_name(Codec codec);
@@ -43,7 +44,8 @@ int64_t codec_row_bytes(Codec codec, int64_t n_cols);
 // Columns must be a multiple of this to be cut or stored: 16 for nvfp4 and int4, 1 otherwise.
 int64_t codec_column_granule(Codec codec);
 
-// Reference decoder: row `row`, columns [0, n_cols), float32, row_scale included. Scalar and obvious.
+// Reference decoder: row `row`, columns [0, n_cols), float32, row_scale included. Scalar and
+// obvious.
 void decode_row(const WeightMatrix& matrix, int64_t row, float* out);
 
 }  // namespace lockstep

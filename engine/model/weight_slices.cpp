@@ -18,9 +18,26 @@ const void* advance_scales(const WeightMatrix& m, int64_t scale_row, int64_t sca
 
 }  // namespace
 
+int64_t row_cut_granule(const WeightMatrix& matrix) {
+  return matrix.codec == Codec::fp8_block ? kFp8Block : 1;
+}
+
+int64_t column_cut_granule(const WeightMatrix& matrix) {
+  switch (matrix.codec) {
+    case Codec::fp8_block:
+      return kFp8Block;
+    case Codec::nvfp4:
+      return kNvfp4Block;
+    case Codec::int4:
+      return matrix.group;
+    default:
+      return 1;
+  }
+}
+
 WeightMatrix slice_rows(const WeightMatrix& matrix, int64_t begin, int64_t end) {
   LOCKSTEP_CHECK(0 <= begin && begin < end && end <= matrix.n_rows);
-  LOCKSTEP_CHECK(matrix.codec != Codec::fp8_block || begin % kFp8Block == 0);
+  LOCKSTEP_CHECK(begin % row_cut_granule(matrix) == 0);
   WeightMatrix slice = matrix;
   slice.n_rows = end - begin;
   slice.codes += begin * matrix.row_bytes;
@@ -35,10 +52,7 @@ WeightMatrix slice_rows(const WeightMatrix& matrix, int64_t begin, int64_t end) 
 
 WeightMatrix slice_columns(const WeightMatrix& matrix, int64_t begin, int64_t end) {
   LOCKSTEP_CHECK(0 <= begin && begin < end && end <= matrix.n_cols);
-  int64_t scale_group = codec_column_granule(matrix.codec);
-  if (matrix.codec == Codec::fp8_block) scale_group = kFp8Block;
-  if (matrix.codec == Codec::nvfp4) scale_group = kNvfp4Block;
-  if (matrix.codec == Codec::int4) scale_group = matrix.group;
+  const int64_t scale_group = column_cut_granule(matrix);
   LOCKSTEP_CHECK(begin % scale_group == 0);
   WeightMatrix slice = matrix;
   slice.n_cols = end - begin;

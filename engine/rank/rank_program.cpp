@@ -10,6 +10,7 @@
 #include "engine/base/fault.h"
 #include "engine/base/mapped_file.h"
 #include "engine/comm/mailbox.h"
+#include "engine/model/model_source.h"
 #include "engine/ops/common/cpu_target.h"
 #include "engine/ops/self_check/self_check.h"
 #include "engine/rank/engine.h"
@@ -84,7 +85,8 @@ void add_options(CLI::App& app, RankFlags& flags) {
 std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) {
   if (flags.n_ranks == 1) return make_single_rank_communicator();
   if (flags.mailbox.empty()) {
-    fail_with(ExitCode::usage, "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
+    fail_with(ExitCode::usage,
+              "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
   }
   MailboxOptions options;
   options.spin = may_spin;
@@ -92,7 +94,8 @@ std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) 
 }
 
 void write_outputs(const RankFlags& flags, const RankEngine& engine,
-                   const std::vector<Request>& requests, const std::vector<RequestResult>& results) {
+                   const std::vector<Request>& requests,
+                   const std::vector<RequestResult>& results) {
   const fs::path out(flags.out_dir);
   std::string lines;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -119,12 +122,12 @@ int run_jobs(RankFlags& flags) {
 
   flags.engine.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
   flags.engine.kv_type = parse_kv(flags);
-  const ModelConfig config = load_model_config(flags.model_dir);
-  const Checkpoint checkpoint(flags.model_dir);
-  const RankWeights weights =
-      load_rank_weights(config, {&checkpoint, false}, flags.n_ranks, flags.rank);
+  const ModelSource source =
+      open_model_source(flags.model_dir, flags.shards_dir, flags.n_ranks, flags.rank);
+  const RankWeights weights = load_rank_weights(
+      source.config, {source.checkpoint.get(), source.sharded}, flags.n_ranks, flags.rank);
   const auto comm = join_peers(flags, may_spin);
-  RankEngine engine(config, weights, flags.engine, *comm, pool);
+  RankEngine engine(source.config, weights, flags.engine, *comm, pool);
   const std::vector<Request> requests = read_jobs(flags.jobs);
   const std::vector<RequestResult> results = engine.run(requests);
   write_outputs(flags, engine, requests, results);

@@ -119,6 +119,12 @@ class Loader {
     return split.ranges[static_cast<size_t>(dims_.rank)];
   }
 
+  static void check_cut(const std::string& base, const char* what, int64_t at, int64_t granule) {
+    if (at % granule == 0) return;
+    fail("matrix {}: the cut at {} {} does not fall on multiples of {}, which share a scale", base,
+         what, at, granule);
+  }
+
   // This rank's rows of a column-parallel matrix [n_rows, n_cols].
   MatrixPieces pieces(const std::string& base, int64_t n_rows, int64_t n_cols) {
     const LogicalSplit split = logical_split(config_, base, dims_.n_ranks);
@@ -130,6 +136,7 @@ class Loader {
     if (dims_.n_ranks == 1) return {matrix};
     MatrixPieces result;
     for (const IndexRange& range : my_ranges(split)) {
+      check_cut(base, "row", range.begin, row_cut_granule(matrix));
       result.push_back(slice_rows(matrix, range.begin, range.end));
     }
     return result;
@@ -143,6 +150,7 @@ class Loader {
     }
     if (source_.sharded && dims_.n_ranks > 1) return {whole(base, n_rows, half)};
     const WeightMatrix matrix = whole(base, n_rows, n_cols);
+    check_cut(base, "column", half, column_cut_granule(matrix));
     if (dims_.n_ranks > 1) {
       return {slice_columns(matrix, dims_.rank * half, (dims_.rank + 1) * half)};
     }
@@ -151,8 +159,7 @@ class Loader {
 
   // This rank's rows of a small float tensor, rows concatenated.
   std::vector<float> local_rows(const std::string& name, std::vector<int64_t> shape) const {
-    const LogicalSplit split =
-        logical_split(config_, split_tensor_name(name).base, dims_.n_ranks);
+    const LogicalSplit split = logical_split(config_, split_tensor_name(name).base, dims_.n_ranks);
     LOCKSTEP_CHECK(split.kind == SplitKind::rows);
     int64_t local = 0;
     for (const IndexRange& range : my_ranges(split)) local += range.size();
@@ -162,7 +169,8 @@ class Loader {
     if (source_.sharded) return all;
     std::vector<float> result;
     for (const IndexRange& range : my_ranges(split)) {
-      result.insert(result.end(), all.begin() + range.begin * width, all.begin() + range.end * width);
+      result.insert(result.end(), all.begin() + range.begin * width,
+                    all.begin() + range.end * width);
     }
     return result;
   }

@@ -1,0 +1,24 @@
+#include <CLI/CLI.hpp>
+
+#include "engine/apps/weights/commands.h"
+#include "engine/base/cli.h"
+#include "engine/base/error.h"
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-weights", [&] {
+    CLI::App app("Look into, cut, check, join, convert and make checkpoints");
+    app.name("lockstep weights");
+    app.require_subcommand(1);
+    lockstep::CommandBody run;
+    lockstep::add_inspect_command(app, run);
+    lockstep::add_shard_command(app, run);
+    lockstep::add_verify_command(app, run);
+    lockstep::add_join_command(app, run);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
+    }
+    return run();
+  });
+}
