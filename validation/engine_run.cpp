@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 
 namespace lockstep {
 namespace {

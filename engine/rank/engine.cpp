@@ -130,6 +130,8 @@ uint64_t RankEngine::submit(Request request) {
   const uint64_t id = n_submitted_++;
   Entry& entry = entries_[id];
   entry.request = std::move(request);
+  // A cached prefix would leave the taps of its positions out.
+  if (entry.request.taps) entry.request.use_prefix_cache = false;
   if (entry.request.taps) entry.taps = std::make_unique<TapRecorder>(*entry.request.taps);
   waiting_.push_back(id);
   return id;

@@ -18,6 +18,7 @@
 #include "engine/rank/drafter.h"
 #include "engine/rank/kv_cache.h"
 #include "engine/rank/layers.h"
+#include "engine/rank/limits.h"
 #include "engine/rank/prefix_cache.h"
 #include "engine/rank/request.h"
 #include "engine/rank/slot.h"
@@ -25,9 +26,6 @@
 namespace lockstep {
 
 enum class Precision : uint8_t { fp32, bf16 };
-
-inline constexpr int kMaxSlots = 8;
-inline constexpr int kMaxDrafts = 5;
 
 struct EngineOptions {
   Precision precision = Precision::bf16;

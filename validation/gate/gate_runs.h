@@ -9,7 +9,7 @@
 #include "validation/compare/compare.h"
 #include "validation/gate/gate.h"
 #include "validation/oracle.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 
 namespace lockstep {
 
