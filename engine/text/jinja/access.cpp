@@ -44,7 +44,8 @@ Value method_or_missing(Runtime& runtime, const Value& object, const std::string
   if (object.is(Kind::loop) && !has_method(object, name))
     return loop_attribute(runtime, object, name);
   if (!has_method(object, name)) {
-    if (name.starts_with("__")) runtime.refuse("access to the attribute '{}' is not allowed", name);
+    if (name.starts_with("__"))
+      return runtime.undefined(fmt::format("access to the attribute '{}' is not allowed", name));
     return missing(runtime, object, name);
   }
   Callable* method = runtime.arena.new_callable();
@@ -190,7 +191,7 @@ Value get_slice(Runtime& runtime, const Value& object, std::optional<int64_t> st
     return runtime.string(std::move(text));
   }
   if (!has_places(object)) {
-    return runtime.undefined(fmt::format("a '{}' has no slices", type_name(object)));
+    runtime.refuse("a '{}' has no slices", type_name(object));
   }
   const std::vector<Value>& items = object.list->items;
   List* list = runtime.arena.new_list();

@@ -177,7 +177,9 @@ Value filter_indent(Runtime& runtime, Value input, ArgumentReader& arguments) {
     }
     margin.assign(static_cast<size_t>(std::max<int64_t>(width->integer, 0)), ' ');
   }
-  const std::string text = to_text(runtime, input) + '\n';
+  require_defined(runtime, input);
+  if (!input.is(Kind::string)) runtime.refuse("'indent' needs text, not '{}'", type_name(input));
+  const std::string text = *input.string + '\n';
   const std::vector<std::string_view> lines = split_lines(text);
   runtime.charge_memory(lines.size() * (margin.size() + 1));
   std::string out;
@@ -269,7 +271,6 @@ Value filter_replace(Runtime& runtime, Value input, ArgumentReader& arguments) {
 
 Value filter_reverse(Runtime& runtime, Value input, ArgumentReader& arguments) {
   arguments.finish();
-  require_defined(runtime, input);
   if (input.is(Kind::string)) return get_slice(runtime, input, std::nullopt, std::nullopt, -1);
   List* list = runtime.arena.new_list();
   list->items = iterate(runtime, input);
@@ -384,6 +385,8 @@ Value apply_higher_filter(Runtime& runtime, std::string_view name, const Value& 
                           const Arguments& arguments) {
   List* list = runtime.arena.new_list();
   list->flavour = List::Flavour::generator;
+  // Jinja2 looks at the truth of its input first: none and 0 give nothing rather than an error.
+  if (!is_true(runtime, input)) return runtime.list(list);
   for (const Value& item : iterate(runtime, input)) {
     runtime.charge_steps(1);
     if (name == "map") {

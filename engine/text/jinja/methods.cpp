@@ -271,8 +271,8 @@ bool listed(const std::array<std::string_view, N>& names, std::string_view name)
 }
 
 bool is_method_list(const Value& self) {
-  return self.is(Kind::list) &&
-         (self.list->flavour == List::Flavour::list || self.list->flavour == List::Flavour::tuple);
+  return self.is(Kind::list) && self.list->flavour != List::Flavour::view &&
+         self.list->flavour != List::Flavour::generator;
 }
 
 const MethodTable* methods_of(const Value& self) {
@@ -289,7 +289,8 @@ bool has_method(const Value& self, std::string_view name) {
   if (table == nullptr) return false;
   if (table->contains(name)) return true;
   if (self.is(Kind::string)) return listed(kOtherStringMethods, name);
-  return self.is(Kind::dict) ? listed(kOtherDictMethods, name) : listed(kOtherListMethods, name);
+  if (self.is(Kind::dict)) return listed(kOtherDictMethods, name);
+  return self.list->flavour == List::Flavour::list && listed(kOtherListMethods, name);
 }
 
 Value call_method(Runtime& runtime, std::string_view name, Value self, const Arguments& arguments) {
