@@ -142,6 +142,25 @@ def any_message(random):
     return message
 
 
+def make_orderly(random, body):
+    """Changes a request so that a strict template takes it: one system message of text, first, a question
+    of a user, and no part that is neither text nor a picture."""
+    def orderly_content(content):
+        if not isinstance(content, list):
+            return content
+        return [part for part in content if part.get("type") != "audio"]
+
+    messages = [m for m in body["messages"] if m["role"] in ("user", "assistant", "tool")]
+    messages.insert(random.randrange(len(messages) + 1), {"role": "user", "content": random.choice(TEXTS)})
+    for message in messages:
+        if "content" in message:
+            message["content"] = orderly_content(message["content"])
+    if random.randrange(2) == 0:
+        messages.insert(0, {"role": "system", "content": random.choice(TEXTS)})
+    body["messages"] = messages
+    return body
+
+
 def any_body(random):
     messages = [any_message(random) for _ in range(random.randrange(1, 9))]
     if random.randrange(2) == 0:
@@ -274,6 +293,8 @@ def main():
         add_template(name, source)
         for _ in range(400 if name == "golden" else 150):
             body = any_body(random)
+            if name == "chat_macros" and random.randrange(5) > 0:
+                body = make_orderly(random, body)
             add_case(name, source, "chat", body, chat_variables(body))
     for path in sorted(folder.glob("construct_*.jinja")):
         source = path.read_bytes().decode("utf-8")
