@@ -186,7 +186,7 @@ std::vector<std::string> EngineOptions::command() const {
   };
   if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
   if (!fault.empty()) add("--fault", fault);
-  if (mtp) add("--mtp", std::to_string(*mtp));
+  add("--mtp", std::to_string(mtp));
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));

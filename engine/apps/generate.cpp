@@ -1,4 +1,6 @@
 // lockstep generate: starts one or two rank processes on a job file, or on one prompt.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -39,7 +41,7 @@ std::vector<std::string> rank_command(const GenerateFlags& flags, const fs::path
                                    "--out=" + out_dir.string(),
                                    "--rank=" + std::to_string(rank)};
   for (std::string& argument : run_arguments(flags.run)) argv.push_back(std::move(argument));
-  if (mailbox_fd >= 0) argv.push_back("--mailbox=/proc/self/fd/" + std::to_string(mailbox_fd));
+  if (mailbox_fd >= 0) argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd));
   return argv;
 }
 

@@ -106,7 +106,7 @@ TEST(PrefixCache, PartingPromptsShareTheirCommonGridPoint) {
   SoloEngine engine(cached_options());
   engine->run({request_for("first", with_tail("zh-2k"))});
   engine->run({request_for("second", with_tail("chat-tool"))});
-  const Request third = request_for("third", with_tail("zh-short"));
+  const Request third = request_for("third", with_tail("code-short"));
   const RequestResult warm = engine->run({third})[0];
   EXPECT_EQ(warm.cache_hit_tokens, 128);
   expect_same_run(warm, run_cold(third), "third");

@@ -1,6 +1,7 @@
 // I6 and I7: a request alone equals the same request among others, and what is cancelled leaves no trace.
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {

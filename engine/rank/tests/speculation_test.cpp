@@ -1,6 +1,7 @@
 // I4: speculation changes speed, never text; and what a rewind leaves is what plain decode would have.
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {
