@@ -47,10 +47,18 @@ struct StepLogits {
   double log_sum_exp = 0;  // over the whole vocabulary
 };
 
+// Drafts that one round of the engine verified.
+struct DraftRound {
+  int64_t step = 0;  // index of the last token that was known when the round began
+  std::vector<int32_t> drafts;
+};
+
 struct EngineResult {
   std::string name;
   std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
   std::vector<StepLogits> logits;
+  std::vector<DraftRound> draft_rounds;  // empty without speculation
+  int64_t drafts_accepted = 0;
   TapDump dump;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/rank/rank_program.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -92,6 +93,17 @@ void write_outputs(const RankFlags& flags, const RankEngine& engine, const Model
   write_file_atomically(out / name, lines);
 }
 
+#if defined(LOCKSTEP_FAULTS)
+// A planted fault that fired on no rank proves nothing about the judge.
+void check_fault_fired(const std::string& fault, Communicator& comm) {
+  const long mine = fault_firings();
+  std::vector<long> all(static_cast<size_t>(comm.n_ranks()));
+  comm.all_gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const bool fired = std::any_of(all.begin(), all.end(), [](long n) { return n > 0; });
+  if (!fault.empty() && !fired) fail_with(ExitCode::mistrusted, "--fault {}: never fired", fault);
+}
+#endif
+
 int run_jobs(const RankFlags& flags) {
   const RunFlags& run = flags.run;
   if (run.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
@@ -121,9 +133,7 @@ int run_jobs(const RankFlags& flags) {
   const std::vector<RequestResult> results = engine.run(requests);
   write_outputs(flags, engine, text, requests, results);
 #if defined(LOCKSTEP_FAULTS)
-  if (!run.fault.empty() && fault_firings() == 0) {
-    fail_with(ExitCode::mistrusted, "--fault {}: never fired on rank {}", run.fault, flags.rank);
-  }
+  check_fault_fired(run.fault, *comm);
 #endif
   return 0;
 }
