@@ -102,8 +102,10 @@ Finding judge_depths(const CatalogueRow& row, const CampaignOptions& options, bo
 Finding judge_cache(const CatalogueRow& row, const CampaignOptions& options, bool plant) {
   std::string jobs;
   for (const char* name : {"first", "second"}) {
-    const Json job = {{"name", name}, {"prompt", kPrompt}, {"max_tokens", 8},
-                      {"temperature", 0}, {"logits", 4},   {"ignore_eos", true}};
+    // Twice the text: a hit must share more than one page for a page table to be wrong.
+    const Json job = {{"name", name},     {"prompt", std::string(kPrompt) + kPrompt},
+                      {"max_tokens", 8},  {"temperature", 0},
+                      {"logits", 4},      {"ignore_eos", true}};
     jobs += job.dump() + "\n";
   }
   const auto results = run_jobs(jobs, row, options, 0, plant);

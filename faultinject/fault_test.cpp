@@ -26,8 +26,8 @@ TEST_P(Campaign, FaultIsCaughtAndNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, Campaign, ::testing::ValuesIn(built_in_catalogue()),
-                         [](const auto& info) {
-                           std::string name = info.param.point();
+                         [](const auto& row) {
+                           std::string name = row.param.point();
                            std::replace_if(
                                name.begin(), name.end(), [](char c) { return c == '.' || c == '-'; },
                                '_');
