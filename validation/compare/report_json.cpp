@@ -44,7 +44,7 @@ Json prompt_json(const PromptReport& prompt, bool with_taps) {
                {"worst_margin_err", finite(prompt.greedy.worst_margin_err)},
                {"worst_logprob_err", finite(prompt.greedy.worst_logprob_err)},
                {"max_margin_at_mismatch", prompt.greedy.max_margin_at_mismatch},
-               {"worst_margin_bound_ratio", finite(prompt.greedy.worst_bound_ratio)},
+               {"margin_rms", finite(prompt.greedy.margin_rms)},
                {"positions", prompt.n_positions},
                {"reasons", prompt.reasons}};
   if (with_taps) {
