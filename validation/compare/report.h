@@ -27,7 +27,7 @@ struct GreedyReport {
   double worst_margin_err = 0;
   double worst_logprob_err = 0;
   double max_margin_at_mismatch = 0;  // the oracle's margin; only steps with the oracle's context
-  double worst_bound_ratio = 0;       // bf16: largest margin error as a share of its bound
+  double margin_rms = 0;  // bf16: margin errors in their standard deviations, root mean square
   Verdict verdict = Verdict::pass;
   std::string first_bad;  // "greedy[i]", "margin[i]" or "logprob[i]"
   std::string reason;
