@@ -3,9 +3,13 @@
 #include "engine/text/chat_template.h"
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
 #include "engine/text/chat_request.h"
 #include "engine/text/text_test_support.h"
 #include "engine/text/tokenizer.h"
