@@ -11,12 +11,27 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Nothing is ever overwritten or removed: the folder may be the source.
+void refuse_existing(const fs::path& dir) {
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
+      fail("{}: holds {} already: choose another folder", dir.string(), name);
+    }
+  }
+}
+
+}  // namespace
+
 CheckpointWriter::CheckpointWriter(const fs::path& dir, std::vector<TensorInfo> tensors,
                                    int64_t max_file_bytes)
     : dir_(dir) {
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) fail("{}: {}", dir.string(), error.message());
+  refuse_existing(dir);
   split(std::move(tensors), max_file_bytes);
   int64_t total = 0;
   for (const Part& part : parts_) total += part.n_bytes;
@@ -68,10 +83,6 @@ void CheckpointWriter::append(const std::string& name, std::span<const std::byte
 void CheckpointWriter::finish() {
   for (const auto& [name, place] : places_) LOCKSTEP_CHECK(place.next == place.end);
   const fs::path index_path = dir_ / "model.safetensors.index.json";
-  fs::remove(index_path);
-  for (const auto& entry : fs::directory_iterator(dir_)) {
-    if (entry.path().extension() == ".safetensors") fs::remove(entry.path());
-  }
   for (size_t i = 0; i < files_.size(); ++i) files_[i].commit(parts_[i].n_file);
   if (parts_.size() == 1) return;
   nlohmann::ordered_json index;
@@ -79,8 +90,7 @@ void CheckpointWriter::finish() {
   for (const Part& part : parts_) total += part.n_bytes;
   index["metadata"] = {{"total_size", total}};
   for (const Part& part : parts_) {
-    for (size_t i = part.begin; i < part.end; ++i)
-      index["weight_map"][tensors_[i].name] = part.name;
+    for (const TensorInfo& tensor : part.tensors) index["weight_map"][tensor.name] = part.name;
   }
   write_file_atomically(index_path, index.dump(1) + "\n");
 }

@@ -17,15 +17,14 @@ class CheckpointWriter {
  public:
   // `tensors` are spread over files in this order; inside a file wide elements come first, so that
   // every tensor starts at a multiple of its element size. Their `bytes` are unused. Throws Error
-  // when the disk is too small.
+  // when the disk is too small or the folder holds a checkpoint already.
   CheckpointWriter(const std::filesystem::path& dir, std::vector<TensorInfo> tensors,
                    int64_t max_file_bytes = int64_t{5} << 30);
 
   // The next bytes of a tensor's data. Tensors may come in any order.
   void append(const std::string& name, std::span<const std::byte> bytes);
 
-  // A programmer error when bytes are missing. Also writes the index, and removes files of an
-  // earlier checkpoint in the folder that would be read with it.
+  // A programmer error when bytes are missing. Also writes the index.
   void finish();
 
  private:

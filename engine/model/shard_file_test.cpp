@@ -138,6 +138,22 @@ TEST(ShardFile, RefusesAnotherConfig) {
   expect_error([&] { open_shard(dir.path(), 0, 2); }, {"config.json"});
 }
 
+TEST(ShardFile, RefusesALayoutThatThePathDoesNotKnow) {
+  const TestDir dir;
+  copy_shards(dir);
+  const ShardFile shard(dir / shard_file_name(0, 2));
+  ShardIdentity identity = shard.identity();
+  identity.layout = "tiles-9x9";
+  const std::vector<TensorInfo>& tensors = shard.checkpoint().files()[0]->tensors();
+  std::string text = shard_header(identity, tensors, shard.digests());
+  for (const TensorInfo& tensor : tensors) {
+    text.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  }
+  write_file_atomically(dir / shard_file_name(0, 2), text);
+  expect_error([&] { open_shard(dir.path(), 0, 2); },
+               {shard_file_name(0, 2), "tiles-9x9", "row-major"});
+}
+
 TEST(ShardFile, RefusesAPlainCheckpointFile) {
   const TestDir dir;
   fs::copy(kGolden / "model-00001-of-00002.safetensors", dir / shard_file_name(0, 2));
