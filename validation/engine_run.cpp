@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 
 namespace lockstep {
 namespace {
@@ -30,27 +30,13 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
   std::string text;
   for (const EngineJob& job : jobs) {
     Json line = {{"name", job.name}, {"ids", job.ids},     {"max_tokens", job.max_tokens},
-                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits}};
+                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits},
+                 {"drafts", true}};
     if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
     if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
     text += line.dump() + "\n";
   }
   return text;
-}
-
-// The line that says why the engine failed: a lockstep failure's own line, else the first that one
-// of its programs signed (a rank that then loses its peer complains later), else the last one.
-std::string reason_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line;
-  std::string signed_line;
-  std::string last;
-  while (std::getline(lines, line)) {
-    if (line.starts_with("TP2 LOCKSTEP FAILURE")) return line;
-    if (signed_line.empty() && line.starts_with("lockstep-")) signed_line = line;
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-  }
-  return signed_line.empty() ? last : signed_line;
 }
 
 void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::path& out) {
@@ -61,7 +47,7 @@ void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::
     bad_result("{}: did not end within {} s", argv[0], options.timeout.count());
   }
   if (result.exit_code == 0) return;
-  const std::string words = reason_line(result.stderr_text);
+  const std::string words = failure_reason(result.stderr_text);
   bad_result("the engine ended with exit code {}: {}", result.exit_code,
              words.empty() ? "it printed no reason" : words);
 }
@@ -117,6 +103,14 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
   EngineResult result;
   result.name = job.name;
   result.ids = token_list(json, "ids", where);
+  if (json.contains("mtp") && json["mtp"].is_object() && json["mtp"].contains("draft_rounds")) {
+    const Json& mtp = json["mtp"];
+    result.drafts_accepted = member(mtp, "accepted", where).get<int64_t>();
+    for (const Json& round : list(mtp, "draft_rounds", where)) {
+      result.draft_rounds.push_back(
+          {member(round, "step", where).get<int64_t>(), token_list(round, "drafts", where)});
+    }
+  }
   for (const Json& step : list(json, "logits", where)) {
     result.logits.push_back(parse_step(step, where));
   }
@@ -201,11 +195,24 @@ std::vector<std::string> EngineOptions::command() const {
   };
   if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
   if (!fault.empty()) add("--fault", fault);
-  if (mtp) add("--mtp", std::to_string(*mtp));
+  add("--mtp", std::to_string(mtp));
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
   return argv;
+}
+
+std::string failure_reason(const std::string& stderr_text) {
+  std::istringstream lines(stderr_text);
+  std::string line;
+  std::string signed_line;
+  std::string last;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("TP2 LOCKSTEP FAILURE")) return line;
+    if (signed_line.empty() && line.starts_with("lockstep-")) signed_line = line;
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  }
+  return signed_line.empty() ? last : signed_line;
 }
 
 std::vector<EngineResult> run_engine(const EngineOptions& options,

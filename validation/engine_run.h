@@ -21,7 +21,7 @@ struct EngineOptions {
   std::string backend = "cpu";
   std::optional<int> prefill_grid;
   std::string fault;  // NAME[@layer,rank,round]; empty for none
-  std::optional<int> mtp;
+  int mtp = 0;  // drafts per round
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together
@@ -47,16 +47,29 @@ struct StepLogits {
   double log_sum_exp = 0;  // over the whole vocabulary
 };
 
+// Drafts that one round of the engine verified.
+struct DraftRound {
+  int64_t step = 0;  // index of the last token that was known when the round began
+  std::vector<int32_t> drafts;
+};
+
 struct EngineResult {
   std::string name;
   std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
   std::vector<StepLogits> logits;
+  std::vector<DraftRound> draft_rounds;  // empty without speculation
+  int64_t drafts_accepted = 0;
   TapDump dump;
 };
 
 inline constexpr int kTopLogits = 16;
 // Stands among the rank differences for tokens and logits.
 inline constexpr const char* kResultsTap = "results";
+
+// The line of a failed program's stderr that says why: a lockstep failure's own line, else the
+// first that one of our programs signed (a rank that then loses its peer complains later), else the
+// last one.
+std::string failure_reason(const std::string& stderr_text);
 
 // One result a job, in job order. Throws Error (exit 3) with the engine's own line when it fails,
 // with a line of its own when the engine overruns `timeout`, or writes something that cannot be

@@ -7,7 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 #include "validation/testing/synthetic_run.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-# Three helpers so that a module's CMakeLists.txt is a list of its files and nothing else.
+# Helpers so that a module's CMakeLists.txt is a list of its files and nothing else.
 # Include paths are the repository root alone: every include names its module.
 
 # lockstep_library(NAME SOURCES ... LIBS ...): a static library called lockstep_NAME.
@@ -9,7 +9,7 @@ function(lockstep_library name)
   target_link_libraries(lockstep_${name} PUBLIC ${ARG_LIBS})
 endfunction()
 
-# lockstep_app(NAME SOURCES ... LIBS ...): the program lockstep-NAME ("lockstep" itself for NAME front).
+# lockstep_app(NAME SOURCES ... LIBS ...): the program lockstep-NAME ("lockstep" for NAME front).
 function(lockstep_app name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   if(name STREQUAL "front")
@@ -22,7 +22,8 @@ function(lockstep_app name)
   install(TARGETS ${program} RUNTIME DESTINATION bin)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...]): one GoogleTest program, one CTest entry a case.
+# lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT ...]): one GoogleTest program, one
+# CTest entry a case.
 function(lockstep_test name)
   if(NOT LOCKSTEP_TESTS)
     return()
@@ -44,4 +45,36 @@ function(lockstep_test name)
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}."
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# lockstep_fuzz(NAME_fuzz SOURCES ... LIBS ... CORPUS folder): SOURCES define
+# LLVMFuzzerTestOneInput. Every build has a test that feeds it each file of the corpus; with
+# LOCKSTEP_FUZZ the libFuzzer program fuzz/NAME_fuzz is built instead, which ci/lanes/fuzz.sh runs
+# from the same corpus.
+function(lockstep_fuzz name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  get_filename_component(corpus ${ARG_CORPUS} ABSOLUTE)
+  file(GLOB seeds ${corpus}/*)
+  if(NOT name MATCHES "_fuzz$" OR NOT seeds)
+    message(FATAL_ERROR
+      "lockstep_fuzz(${name}): wants a name that ends in _fuzz and seeds in ${corpus}")
+  endif()
+  if(LOCKSTEP_FUZZ)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzz/${name}.corpus "${corpus}\n")
+    if(NOT TARGET lockstep_fuzzers)
+      add_custom_target(lockstep_fuzzers)
+    endif()
+    add_dependencies(lockstep_fuzzers ${name})
+  elseif(LOCKSTEP_TESTS)
+    add_executable(${name}_replay ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/ci/fuzz/replay_main.cpp)
+    target_link_libraries(${name}_replay PRIVATE ${ARG_LIBS} lockstep_base)
+    set_target_properties(${name}_replay PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME ${name}.replays_its_corpus COMMAND ${name}_replay ${corpus})
+    set_tests_properties(${name}.replays_its_corpus PROPERTIES LABELS cpu TIMEOUT 120)
+  endif()
 endfunction()

@@ -21,8 +21,17 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 add_compile_options(-ffp-contract=off -fno-fast-math -Wall -Wextra -Wpedantic -Wshadow -Werror)
 
 if(LOCKSTEP_SANITIZE)
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(
+    -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
+endif()
+
+if(LOCKSTEP_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang: use the preset 'fuzz'")
+  endif()
+  # Every library reports its coverage to libFuzzer.
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 find_program(LOCKSTEP_CCACHE ccache)

@@ -1,78 +1,47 @@
-// lockstep generate: runs a job file on one or two rank processes and waits for them.
+// lockstep generate: starts one or two rank processes on a job file, or on one prompt.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
+#include "engine/base/temp_dir.h"
 #include "engine/comm/mailbox.h"
+#include "engine/rank/run_flags.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 struct GenerateFlags {
-  std::string model_dir;
-  std::string shards_dir;
+  RunFlags run;
   std::string jobs;
   std::string out_dir;
-  std::string precision = "bf16";
-  std::string backend = "cpu";
-  std::string kv;
-  std::string cpu_target = "auto";
-  std::string fault;
-  int n_ranks = 2;
-  int n_threads = 0;
-  int n_slots = 1;
-  int64_t prefill_grid = 512;
-  int64_t max_context = 0;
+  std::string prompt;
+  std::string chat;
+  bool json = false;
 };
 
-void add_options(CLI::App& app, GenerateFlags& flags) {
-  app.add_option("--model", flags.model_dir, "Folder with the checkpoint")->required();
-  app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line")->required();
-  app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps")->required();
-  app.add_option("--shards", flags.shards_dir, "Folder with shard files made by 'weights shard'");
-  app.add_option("--tp", flags.n_ranks, "Ranks: 1 or 2")->check(CLI::Range(1, 2));
-  app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fp32", "bf16"}));
-  app.add_option("--backend", flags.backend)->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--kv", flags.kv, "KV cache type")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
-  app.add_option("--prefill-grid", flags.prefill_grid,
-                 "Prefill chunks end at multiples of this many positions");
-  app.add_option("--max-context", flags.max_context, "Positions per slot (0: the model's)");
-  app.add_option("--slots", flags.n_slots, "Requests that run together")->check(CLI::Range(1, 8));
-  app.add_option("--threads", flags.n_threads, "Threads of each rank (0: cores / ranks)");
-  app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed");
-  app.add_option("--fault", flags.fault, "Plant a fault (runs lockstep-rank-faulty)");
-}
-
-std::vector<std::string> rank_command(const GenerateFlags& flags, int rank, int mailbox_fd) {
-  const char* program = flags.fault.empty() ? "lockstep-rank" : "lockstep-rank-faulty";
-  std::vector<std::string> argv = {sibling_program(program).string()};
-  const auto add = [&](const std::string& name, const std::string& value) {
-    if (!value.empty()) argv.push_back("--" + name + "=" + value);
-  };
-  add("model", flags.model_dir);
-  add("shards", flags.shards_dir);
-  add("jobs", flags.jobs);
-  add("out", flags.out_dir);
-  add("precision", flags.precision);
-  add("kv", flags.kv);
-  add("cpu-target", flags.cpu_target);
-  add("fault", flags.fault);
-  add("tp", std::to_string(flags.n_ranks));
-  add("rank", std::to_string(rank));
-  add("threads", std::to_string(flags.n_threads));
-  add("slots", std::to_string(flags.n_slots));
-  add("prefill-grid", std::to_string(flags.prefill_grid));
-  add("max-context", std::to_string(flags.max_context));
-  if (mailbox_fd >= 0) add("mailbox", "/proc/self/fd/" + std::to_string(mailbox_fd));
+std::vector<std::string> rank_command(const GenerateFlags& flags, const fs::path& jobs,
+                                      const fs::path& out_dir, int rank, int mailbox_fd) {
+  const char* program = flags.run.fault.empty() ? "lockstep-rank" : "lockstep-rank-faulty";
+  std::vector<std::string> argv = {sibling_program(program).string(),
+                                   "--jobs=" + jobs.string(),
+                                   "--out=" + out_dir.string(),
+                                   "--rank=" + std::to_string(rank)};
+  for (std::string& argument : run_arguments(flags.run)) argv.push_back(std::move(argument));
+  if (mailbox_fd >= 0) argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd));
   return argv;
 }
 
@@ -103,17 +72,66 @@ int wait_for_ranks(std::vector<ChildProcess>& ranks) {
   return exit_code;
 }
 
-int generate(const GenerateFlags& flags) {
-  if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend");
+int run_ranks(const GenerateFlags& flags, const fs::path& jobs, const fs::path& out_dir) {
+  const int mailbox_fd = flags.run.n_ranks > 1 ? create_mailbox_file() : -1;
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < flags.run.n_ranks; ++rank) {
+    ranks.emplace_back(rank_command(flags, jobs, out_dir, rank, mailbox_fd));
+  }
+  return wait_for_ranks(ranks);
+}
+
+Json single_job(const GenerateFlags& flags) {
+  Json job = {{"name", "prompt"}};
+  if (!flags.chat.empty()) {
+    job["chat"] = Json::parse(read_text_file(flags.chat), nullptr, false);
+    if (!job["chat"].is_object()) fail("--chat {}: is not a JSON object", flags.chat);
+  } else {
+    job["prompt"] = flags.prompt;
+  }
+  return job;
+}
+
+void print_statistics(const Json& result) {
+  const Json& timing = result["timing"];
+  const Json& mtp = result["mtp"];
+  const double decode_s = timing["decode_s"].get<double>();
+  const double rate = decode_s > 0 ? timing["decode_tokens"].get<double>() / decode_s : 0.0;
+  fmt::print(stderr, "{} prompt tokens ({} cached), {} generated ({}), {:.1f} tokens/s; drafts {} of {}\n",
+             result["prompt_tokens"].get<int64_t>(), result["cache"]["hit_tokens"].get<int64_t>(),
+             result["completion_tokens"].get<int64_t>(),
+             result["finish_reason"].get<std::string>(), rate, mtp["accepted"].get<int64_t>(),
+             mtp["drafted"].get<int64_t>());
+}
+
+// One prompt: the text to stdout, statistics to stderr, or everything as JSON to stdout.
+int generate_one(const GenerateFlags& flags) {
+  const TempDir folder;
+  const fs::path jobs = folder.path() / "jobs.jsonl";
+  write_file_atomically(
+      jobs, single_job(flags).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (const int code = run_ranks(flags, jobs, folder.path()); code != 0) return code;
+  Json result = Json::parse(read_text_file(folder.path() / "results.jsonl"));
+  if (flags.json) {
+    result.erase("name");
+    fmt::print("{}\n", result.dump());
+  } else {
+    fmt::print("{}\n", result["text"].get<std::string>());
+    std::fflush(stdout);
+    print_statistics(result);
+  }
+  return 0;
+}
+
+int generate_jobs(const GenerateFlags& flags) {
   std::error_code error;
   fs::create_directories(flags.out_dir, error);
   if (error) fail("--out {}: {}", flags.out_dir, error.message());
-  const int mailbox_fd = flags.n_ranks > 1 ? create_mailbox_file() : -1;
-  std::vector<ChildProcess> ranks;
-  for (int rank = 0; rank < flags.n_ranks; ++rank) {
-    ranks.emplace_back(rank_command(flags, rank, mailbox_fd));
+  const int code = run_ranks(flags, flags.jobs, flags.out_dir);
+  if (code == 0 && flags.json) {
+    fmt::print("{}", read_text_file(fs::path(flags.out_dir) / "results.jsonl", size_t{1} << 30));
   }
-  return wait_for_ranks(ranks);
+  return code;
 }
 
 }  // namespace
@@ -121,14 +139,26 @@ int generate(const GenerateFlags& flags) {
 
 int main(int argc, char** argv) {
   return lockstep::run_main("lockstep-generate", [&] {
-    CLI::App app("Generate text, or run a job file, on one or two ranks");
+    CLI::App app("Generate text from a prompt, or run a job file, on one or two ranks");
     lockstep::GenerateFlags flags;
-    lockstep::add_options(app, flags);
+    lockstep::add_run_options(app, flags.run);
+    auto* prompt = app.add_option("--prompt", flags.prompt, "Text to continue");
+    auto* chat = app.add_option("--chat", flags.chat, "File with a chat-completions request body");
+    auto* jobs = app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line");
+    auto* out = app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps of --jobs");
+    jobs->needs(out);
+    out->needs(jobs);
+    prompt->excludes(chat)->excludes(jobs);
+    chat->excludes(jobs);
+    app.add_flag("--json", flags.json, "Print the results as JSON");
     try {
       app.parse(argc, argv);
+      if (prompt->count() + chat->count() + jobs->count() == 0) {
+        throw CLI::RequiredError("one of --prompt, --chat and --jobs");
+      }
     } catch (const CLI::ParseError& error) {
       return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
     }
-    return lockstep::generate(flags);
+    return jobs->count() > 0 ? lockstep::generate_jobs(flags) : lockstep::generate_one(flags);
   });
 }

@@ -1,3 +1,5 @@
 #include "engine/rank/rank_program.h"
 
-int main(int argc, char** argv) { return lockstep::rank_main("lockstep-rank-faulty", argc, argv); }
+int main(int argc, char** argv) {
+  return lockstep::rank_main("lockstep-rank-faulty", argc, argv);
+}

@@ -1,5 +1,5 @@
-// What a rank asks of its peers. Every transport returns the same bits; every wait has a deadline and
-// throws Error with exit code 75 (peer lost) or 76 (deadline) that names the operation.
+// What a rank asks of its peers. Every transport returns the same bits; every wait has a deadline
+// and throws Error with exit code 75 (peer lost) or 76 (deadline) that names the operation.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int n_ranks() const = 0;
 
-  // data[i] = round(p_0[i] + p_1[i]), partial sums added in the order of ranks, already rounded to the
-  // exchange type (bf16 or float32) by the caller. data [n] float32.
+  // data[i] = round(p_0[i] + p_1[i]), partial sums added in the order of ranks, already rounded to
+  // the exchange type (bf16 or float32) by the caller. data [n] float32.
   virtual void all_reduce(float* data, int64_t n, Rounding exchange_type) = 0;
 
   // out holds n_ranks blocks of n values in the order of ranks; `in` is this rank's block.

@@ -36,9 +36,12 @@ enum class Operation : uint32_t { all_reduce = 1, all_gather = 2, bytes = 3 };
 
 const char* operation_name(Operation operation) {
   switch (operation) {
-    case Operation::all_reduce: return "all-reduce";
-    case Operation::all_gather: return "all-gather";
-    default: return "record exchange";
+    case Operation::all_reduce:
+      return "all-reduce";
+    case Operation::all_gather:
+      return "all-gather";
+    default:
+      return "record exchange";
   }
 }
 
@@ -49,8 +52,8 @@ struct MessageHeader {
 
 // One rank's side. Counters are alone on their cache lines.
 struct alignas(64) Side {
-  std::atomic<uint32_t> published{0};  // messages written so far
-  std::atomic<uint32_t> sleeping{0};   // 1 while this rank sleeps on the peer's counter
+  std::atomic<uint32_t> published{0};         // messages written so far
+  std::atomic<uint32_t> sleeping{0};          // 1 while this rank sleeps on the peer's counter
   alignas(64) std::atomic<uint32_t> left{0};  // 1 once this rank has gone
   alignas(64) MessageHeader headers[2];
   alignas(64) std::byte buffers[2][kBufferBytes];
@@ -69,7 +72,8 @@ void cpu_relax() {
 #endif
 }
 
-void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::milliseconds timeout) {
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen,
+                std::chrono::milliseconds timeout) {
   const timespec limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
@@ -144,7 +148,8 @@ class Mailbox final : public Communicator {
       const size_t count = std::min(kBufferBytes, in.size() - done);
       std::memcpy(begin_message(), in.data() + done, count);
       const std::byte* theirs = exchange(operation, count);
-      std::memcpy(out.data() + static_cast<size_t>(rank_) * in.size() + done, in.data() + done, count);
+      std::memcpy(out.data() + static_cast<size_t>(rank_) * in.size() + done, in.data() + done,
+                  count);
       std::memcpy(out.data() + static_cast<size_t>(1 - rank_) * in.size() + done, theirs, count);
     }
   }
@@ -161,18 +166,20 @@ class Mailbox final : public Communicator {
     wait_for_peer(operation);
     const MessageHeader& theirs = peer().headers[index];
     if (theirs.operation != operation || theirs.n_bytes != n_bytes) {
-      fail_with(ExitCode::lockstep_failure,
-                "TP2 LOCKSTEP FAILURE operation {}: rank {} is at {} of {} bytes, rank {} at {} of {} "
-                "bytes",
-                n_exchanged_ - 1, rank_, operation_name(operation), n_bytes, 1 - rank_,
-                operation_name(theirs.operation), theirs.n_bytes);
+      fail_with(
+          ExitCode::lockstep_failure,
+          "TP2 LOCKSTEP FAILURE operation {}: rank {} is at {} of {} bytes, rank {} at {} of {} "
+          "bytes",
+          n_exchanged_ - 1, rank_, operation_name(operation), n_bytes, 1 - rank_,
+          operation_name(theirs.operation), theirs.n_bytes);
     }
     return peer().buffers[index];
   }
 
   // Counters wrap: "arrived" means that the distance is not negative.
   bool arrived() {
-    return static_cast<int32_t>(peer().published.load(std::memory_order_seq_cst) - n_exchanged_) >= 0;
+    return static_cast<int32_t>(peer().published.load(std::memory_order_seq_cst) - n_exchanged_) >=
+           0;
   }
 
   void wait_for_peer(Operation operation) {
@@ -195,7 +202,8 @@ class Mailbox final : public Communicator {
       }
       if (Clock::now() > deadline) {
         fail_with(ExitCode::deadline, "rank {}: rank {} did not answer {} {} within {} ms", rank_,
-                  1 - rank_, operation_name(operation), n_exchanged_ - 1, options_.deadline.count());
+                  1 - rank_, operation_name(operation), n_exchanged_ - 1,
+                  options_.deadline.count());
       }
     }
   }

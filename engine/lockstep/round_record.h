@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// Plain data, exchanged byte for byte. A difference in a field of the first group halts the service.
+// Plain data, exchanged byte for byte. A difference in a field of the first group halts the
+// service.
 struct RoundRecord {
   uint64_t round = 0;
   uint64_t n_tokens = 0;        // tokens booked in this round, all slots

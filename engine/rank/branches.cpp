@@ -28,9 +28,9 @@ int64_t n_rows_of(const MatrixPieces& pieces) {
 }
 
 // Norm over heads of head_dim values that lie `stride` apart, then rotation, then the Hadamard
-// transform where the cache holds INT8. `out` is dense.
+// transform where the cache holds INT8. `out` is dense. `shift_positions` is a planted fault.
 void prepare_heads(const Model& model, const float* x, int64_t stride, const std::vector<float>& norm,
-                   const Batch& batch, int n_heads, int layer, float* out) {
+                   const Batch& batch, int n_heads, bool shift_positions, float* out) {
   const int head_dim = model.config.head_dim;
   const int64_t n = batch.n_columns();
   rmsnorm({x, stride, norm.data(), out, head_dim, n * n_heads, head_dim, model.config.rms_norm_eps,
@@ -38,7 +38,7 @@ void prepare_heads(const Model& model, const float* x, int64_t stride, const std
           model.pool);
   std::vector<RopePosition> shifted;
   const RopePosition* positions = batch.positions.data();
-  if (fault_fires("attention.rope-position-plus-1", {layer, model.comm.rank(), batch.round})) {
+  if (shift_positions) {
     shifted = batch.positions;
     for (RopePosition& position : shifted) ++position[0], ++position[1], ++position[2];
     positions = shifted.data();
@@ -170,8 +170,8 @@ void store_kv(const Model& model, const AttentionWeights& weights, const float* 
   std::vector<float>& v = ws.wide[3];
   linear_pieces(model, weights.k_proj, normed, n, k);  // [n, kv heads, head_dim]
   linear_pieces(model, weights.v_proj, normed, n, v);  // [n, kv heads, head_dim]
-  prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads,
-                cursor.layer, k.data());
+  prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads, false,
+                k.data());
   for (const Span& span : batch.spans) {
     kv_write({model.kv.view(cursor.kv_layer, span.sequence->page_table),
               k.data() + span.column * width, v.data() + span.column * width, width, width,
@@ -196,7 +196,8 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
   if (fault_fires("attention.q-gate-swapped", site)) {
     swap_query_and_gate(qg.data(), n * n_heads, head_dim);
   }
-  prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, cursor.layer,
+  const bool shift_positions = fault_fires("attention.rope-position-plus-1", site);
+  prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, shift_positions,
                 q.data());
   for (const Span& span : batch.spans) {
     attention({q.data() + span.column * width, width,

@@ -130,6 +130,8 @@ uint64_t RankEngine::submit(Request request) {
   const uint64_t id = n_submitted_++;
   Entry& entry = entries_[id];
   entry.request = std::move(request);
+  // A cached prefix would leave the taps of its positions out.
+  if (entry.request.taps) entry.request.use_prefix_cache = false;
   if (entry.request.taps) entry.taps = std::make_unique<TapRecorder>(*entry.request.taps);
   waiting_.push_back(id);
   return id;
@@ -166,6 +168,13 @@ const TapRecorder* RankEngine::taps(uint64_t id) const {
   return at == entries_.end() ? nullptr : at->second.taps.get();
 }
 
+const Slot* RankEngine::slot_of(uint64_t id) const {
+  for (const auto& slot : slots_) {
+    if (slot != nullptr && slot->id == id) return slot.get();
+  }
+  return nullptr;
+}
+
 bool RankEngine::step() {
   record_ = {};
   emitted_.clear();
@@ -184,8 +193,7 @@ bool RankEngine::step() {
 void RankEngine::admit() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
-    const uint64_t n_known = fault_fires("lockstep.seen-ahead-of-arrival") ? n_submitted_ : n_agreed_;
-    if (waiting_.empty() || n_admitted_ >= n_known) return;
+    if (waiting_.empty() || n_admitted_ >= n_agreed_) return;
     const uint64_t id = waiting_.front();
     Entry& entry = entries_.at(id);
     auto slot = std::make_unique<Slot>();
@@ -233,6 +241,13 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) 
 
 void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
   slot.sequence.gdn = snapshot.states;
+  if (fault_fires("cache.wrong-grid-point")) {
+    slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
+  }
+  std::vector<uint32_t>& shared = slot.sequence.page_table;
+  if (shared.size() > 1 && fault_fires("kv.page-table-off-by-one")) {
+    std::rotate(shared.begin(), shared.begin() + 1, shared.end());
+  }
   slot.sequence.n_positions = snapshot.position();
   slot.n_mtp_slots = snapshot.position() - 1;
   slot.carried_hidden = snapshot.hidden;
@@ -347,6 +362,9 @@ std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
   if (n_drafts > 0 && slot.request->report_drafts) {
     const auto step = static_cast<int64_t>(slot.result->ids.size()) - 1;
     slot.result->mtp.draft_rounds.push_back({step, slot.drafts});
+  }
+  if (n_drafts > 0 && fault_fires("sampling.penalties-see-refused-drafts")) {
+    for (const int32_t draft : slot.drafts) ++slot.history.output_counts[draft];
   }
   std::vector<int32_t> taken;
   for (int64_t column = 0; column < n_columns; ++column) {

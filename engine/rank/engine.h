@@ -18,6 +18,7 @@
 #include "engine/rank/drafter.h"
 #include "engine/rank/kv_cache.h"
 #include "engine/rank/layers.h"
+#include "engine/rank/limits.h"
 #include "engine/rank/prefix_cache.h"
 #include "engine/rank/request.h"
 #include "engine/rank/slot.h"
@@ -25,9 +26,6 @@
 namespace lockstep {
 
 enum class Precision : uint8_t { fp32, bf16 };
-
-inline constexpr int kMaxSlots = 8;
-inline constexpr int kMaxDrafts = 5;
 
 struct EngineOptions {
   Precision precision = Precision::bf16;
@@ -74,6 +72,8 @@ class RankEngine {
   std::vector<RequestResult> run(const std::vector<Request>& requests);
 
   const TapRecorder* taps(uint64_t id) const;
+  // The slot of a running request, or null.
+  const Slot* slot_of(uint64_t id) const;
   int64_t n_positions_per_slot() const { return context_limit_; }
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
   const KvCache& kv_cache() const { return kv_; }

@@ -14,6 +14,7 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kDefaultMaxTokens = 256;
+constexpr int64_t kMaxTokensLimit = int64_t{1} << 24;
 
 // Field access that names file and line in every complaint.
 class Line {
@@ -61,6 +62,18 @@ class Line {
     return ids;
   }
 
+  // A string or a list of strings.
+  std::vector<std::string> strings(const char* key) const {
+    const Json& value = json_[key];
+    std::vector<std::string> result;
+    for (const Json& item : value.is_array() ? value : Json::array({value})) {
+      const bool ok = item.is_string() && !item.get_ref<const std::string&>().empty();
+      if (!ok) fail("{}: {} must be a string or a list of strings, none empty", where_, key);
+      result.push_back(item.get<std::string>());
+    }
+    return result;
+  }
+
   void refuse_unknown(const std::set<std::string>& known) const {
     for (const auto& [key, value] : json_.items()) {
       if (known.count(key) == 0) fail("{}: unknown field {}", where_, key);
@@ -104,18 +117,30 @@ std::map<int32_t, float> parse_logit_bias(const Line& job) {
   return bias;
 }
 
-SamplingParams parse_sampling(const Line& job) {
-  SamplingParams params;
-  params.temperature = job.number_or("temperature", 0.0f, 0.0f, 100.0f);
-  params.top_k = static_cast<int32_t>(job.integer_or("top_k", 0, 0, INT32_MAX));
-  params.top_p = job.number_or("top_p", 1.0f, 0.0f, 1.0f);
-  params.min_p = job.number_or("min_p", 0.0f, 0.0f, 1.0f);
-  params.presence_penalty = job.number_or("presence_penalty", 0.0f, -2.0f, 2.0f);
-  params.frequency_penalty = job.number_or("frequency_penalty", 0.0f, -2.0f, 2.0f);
-  params.repetition_penalty = job.number_or("repetition_penalty", 1.0f, 0.01f, 100.0f);
-  params.logit_bias = parse_logit_bias(job);
-  params.seed = static_cast<uint64_t>(job.integer_or("seed", 0, 0, INT64_MAX));
-  return params;
+// Sampling fields of a job line or a chat body over `params`.
+void parse_sampling(const Line& job, SamplingParams& params) {
+  params.temperature = job.number_or("temperature", params.temperature, 0.0f, 100.0f);
+  params.top_k = static_cast<int32_t>(job.integer_or("top_k", params.top_k, 0, INT32_MAX));
+  params.top_p = job.number_or("top_p", params.top_p, 0.0f, 1.0f);
+  params.min_p = job.number_or("min_p", params.min_p, 0.0f, 1.0f);
+  params.presence_penalty =
+      job.number_or("presence_penalty", params.presence_penalty, -2.0f, 2.0f);
+  params.frequency_penalty =
+      job.number_or("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f);
+  params.repetition_penalty =
+      job.number_or("repetition_penalty", params.repetition_penalty, 0.01f, 100.0f);
+  if (job.has("logit_bias")) params.logit_bias = parse_logit_bias(job);
+  params.seed = static_cast<uint64_t>(
+      job.integer_or("seed", static_cast<int64_t>(params.seed), 0, INT64_MAX));
+}
+
+// Fields that a job line and a chat body share.
+void parse_common(const Line& job, Request& request) {
+  parse_sampling(job, request.sampling);
+  request.max_tokens = job.integer_or("max_tokens", request.max_tokens, 1, kMaxTokensLimit);
+  request.max_tokens = job.integer_or("max_completion_tokens", request.max_tokens, 1, kMaxTokensLimit);
+  request.ignore_eos = job.flag_or("ignore_eos", request.ignore_eos);
+  if (job.has("stop")) request.stop_strings = job.strings("stop");
 }
 
 // A name becomes a file name: keep it to one path component.
@@ -125,43 +150,83 @@ void check_name(const std::string& name, const std::string& where) {
   if (!plain) fail("{}: name '{}' cannot be a file name", where, name);
 }
 
-Request parse_job(const Json& json, const std::string& where) {
+// The prompt is given as exactly one of ids, prompt and chat.
+void parse_prompt(const Line& job, const ModelText& text, Request& request) {
+  const int n_given = int{job.has("ids")} + int{job.has("prompt")} + int{job.has("chat")};
+  if (n_given != 1) fail("{}: needs exactly one of ids, prompt and chat", job.where());
+  if (job.has("ids")) {
+    request.prompt = job.ids("ids");
+  } else if (job.has("prompt")) {
+    if (!job.at("prompt").is_string()) fail("{}: prompt must be a string", job.where());
+    request.prompt = text.encode(job.at("prompt").get<std::string>());
+  } else {
+    const Json& body = job.at("chat");
+    if (!body.is_object()) fail("{}: chat must be an object", job.where());
+    parse_common(Line(body, job.where() + ": chat"), request);
+    try {
+      request.prompt = text.encode_chat(body.dump(-1, ' ', false, Json::error_handler_t::replace));
+    } catch (const Error& error) {
+      fail("{}: chat: {}", job.where(), error.what());
+    }
+  }
+}
+
+Request parse_job(const Json& json, const std::string& where, const ModelText& text,
+                  const SamplingParams& defaults) {
   if (!json.is_object()) fail("{}: is not a JSON object", where);
   const Line job(json, where);
-  job.refuse_unknown({"name", "ids", "max_tokens", "temperature", "top_k", "top_p", "min_p",
-                      "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
-                      "seed", "ignore_eos", "stop_ids", "force_ids", "logits", "drafts", "taps",
+  job.refuse_unknown({"name",           "ids",
+                      "prompt",         "chat",
+                      "max_tokens",     "max_completion_tokens",
+                      "temperature",    "top_k",
+                      "top_p",          "min_p",
+                      "presence_penalty", "frequency_penalty",
+                      "repetition_penalty", "logit_bias",
+                      "seed",           "ignore_eos",
+                      "stop",           "stop_ids",
+                      "force_ids",      "logits",
+                      "drafts",         "taps",
                       "prefix_cache"});
   Request request;
   if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
   request.name = job.at("name").get<std::string>();
   check_name(request.name, where);
-  request.prompt = job.ids("ids");
+  request.sampling = defaults;
+  request.max_tokens = kDefaultMaxTokens;
+  parse_prompt(job, text, request);
+  parse_common(job, request);
   request.force_ids = job.ids("force_ids");
-  request.max_tokens = job.integer_or("max_tokens", kDefaultMaxTokens, 1, int64_t{1} << 24);
-  request.ignore_eos = job.flag_or("ignore_eos", false);
   request.stop_ids = job.ids("stop_ids");
   request.report_drafts = job.flag_or("drafts", false);
   request.use_prefix_cache = job.flag_or("prefix_cache", true);
-  request.sampling = parse_sampling(job);
   request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
   if (job.has("taps")) request.taps = parse_taps(job);
+  request.stop_watcher = text.watch(request.stop_strings);
   return request;
+}
+
+void apply(const JobOverrides& overrides, Request& request) {
+  if (overrides.max_tokens) request.max_tokens = *overrides.max_tokens;
+  if (overrides.temperature) request.sampling.temperature = *overrides.temperature;
+  if (overrides.seed) request.sampling.seed = *overrides.seed;
+  if (overrides.ignore_eos) request.ignore_eos = true;
 }
 
 }  // namespace
 
-std::vector<Request> read_jobs(const std::filesystem::path& path) {
-  std::istringstream text(read_text_file(path, size_t{1} << 30));
+std::vector<Request> read_jobs(const std::filesystem::path& path, const ModelText& text,
+                               const SamplingParams& defaults, const JobOverrides& overrides) {
+  std::istringstream lines(read_text_file(path, size_t{1} << 30));
   std::vector<Request> requests;
   std::set<std::string> names;
   std::string line;
-  for (int number = 1; std::getline(text, line); ++number) {
+  for (int number = 1; std::getline(lines, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}:{}", path.string(), number);
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_discarded()) fail("{}: is not valid JSON", where);
-    requests.push_back(parse_job(json, where));
+    requests.push_back(parse_job(json, where, text, defaults));
+    apply(overrides, requests.back());
     if (!names.insert(requests.back().name).second) {
       fail("{}: name '{}' is used twice", where, requests.back().name);
     }
@@ -170,9 +235,24 @@ std::vector<Request> read_jobs(const std::filesystem::path& path) {
   return requests;
 }
 
-std::string result_line(const Request& request, const RequestResult& result) {
+SamplingParams load_generation_defaults(const std::filesystem::path& model_dir) {
+  SamplingParams params;
+  const std::filesystem::path path = model_dir / "generation_config.json";
+  if (!std::filesystem::exists(path)) return params;
+  const Json json = Json::parse(read_text_file(path), nullptr, false);
+  if (json.is_discarded() || !json.is_object()) fail("{}: is not a JSON object", path.string());
+  const Line config(json, path.string());
+  if (!config.flag_or("do_sample", false)) return params;
+  params.temperature = 1.0f;
+  parse_sampling(config, params);
+  return params;
+}
+
+std::string result_line(const Request& request, const RequestResult& result,
+                        const std::string* text) {
   OrderedJson json;
   json["name"] = request.name;
+  if (text != nullptr) json["text"] = *text;
   json["ids"] = result.ids;
   json["finish_reason"] = finish_reason_name(result.finish_reason);
   json["prompt_tokens"] = request.prompt.size();

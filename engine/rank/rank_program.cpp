@@ -1,8 +1,8 @@
 #include "engine/rank/rank_program.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "engine/base/cli.h"
@@ -15,6 +15,7 @@
 #include "engine/ops/self_check/self_check.h"
 #include "engine/rank/engine.h"
 #include "engine/rank/jobs.h"
+#include "engine/rank/run_flags.h"
 
 namespace lockstep {
 namespace {
@@ -22,22 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct RankFlags {
-  std::string model_dir;
-  std::string shards_dir;
+  RunFlags run;
   std::string jobs;
   std::string out_dir;
-  std::string precision = "bf16";
-  std::string kv;
-  std::string cpu_target = "auto";
-  std::string fault;
   std::string mailbox;
-  int n_ranks = 1;
   int rank = 0;
-  int n_threads = 0;
-  EngineOptions engine;
 };
 
-KvType parse_kv(const RankFlags& flags) {
+KvType parse_kv(const RunFlags& flags) {
   if (flags.precision == "fp32") {
     if (!flags.kv.empty() && flags.kv != "fp32") {
       fail_with(ExitCode::usage, "--kv {}: precision fp32 keeps its KV cache in fp32", flags.kv);
@@ -50,56 +43,47 @@ KvType parse_kv(const RankFlags& flags) {
   fail_with(ExitCode::usage, "--kv {}: precision bf16 takes bf16, fp16 or int8", flags.kv);
 }
 
-void add_options(CLI::App& app, RankFlags& flags) {
-  app.add_option("--model", flags.model_dir, "Folder with the checkpoint")->required();
-  app.add_option("--shards", flags.shards_dir, "Folder with shard files made by 'weights shard'");
-  app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line")->required();
-  app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps")->required();
-  app.add_option("--tp", flags.n_ranks, "Number of ranks")->check(CLI::Range(1, 2));
-  app.add_option("--rank", flags.rank, "This rank")->check(CLI::Range(0, 1));
-  app.add_option("--mailbox", flags.mailbox, "Mailbox file that joins two ranks");
-  app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fp32", "bf16"}));
-  app.add_option("--kv", flags.kv, "KV cache type")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
-  app.add_option("--prefill-grid", flags.engine.prefill_grid,
-                 "Prefill chunks end at multiples of this many positions");
-  app.add_option("--max-context", flags.engine.max_context, "Positions per slot (0: the model's)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--slots", flags.engine.n_slots, "Requests that run together")
-      ->check(CLI::Range(1, kMaxSlots));
-  app.add_option("--mtp", flags.engine.n_drafts, "Drafts per round")->check(CLI::Range(0, kMaxDrafts));
-  app.add_option("--draft-vocab", flags.engine.draft_vocab,
-                 "Drafts come from this many first vocabulary rows (0: all)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--prefix-cache", flags.engine.prefix_cache_bytes,
-                 "Bytes for prefix snapshots (0: off)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--threads", flags.n_threads, "Threads of this rank (0: cores / ranks)")
-      ->check(CLI::Range(0, 256));
-  app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed");
-#if defined(LOCKSTEP_FAULTS)
-  app.add_option("--fault", flags.fault, "Fault point to plant, NAME[@layer=,rank=,round=]");
-#endif
+EngineOptions engine_options(const RunFlags& flags, const ModelText& text) {
+  EngineOptions options;
+  options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
+  options.kv_type = parse_kv(flags);
+  options.prefill_grid = flags.prefill_grid;
+  options.max_context = flags.max_context;
+  options.n_slots = flags.n_slots;
+  options.n_drafts = flags.n_drafts;
+  options.draft_vocab = flags.draft_vocab;
+  options.n_live_tokens = text.n_live_tokens();
+  options.prefix_cache_bytes = flags.prefix_cache_bytes;
+  return options;
+}
+
+JobOverrides overrides_of(const RunFlags& flags) {
+  JobOverrides overrides;
+  overrides.max_tokens = flags.max_tokens;
+  if (flags.temperature) overrides.temperature = static_cast<float>(*flags.temperature);
+  overrides.seed = flags.seed;
+  overrides.ignore_eos = flags.ignore_eos;
+  return overrides;
 }
 
 std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) {
-  if (flags.n_ranks == 1) return make_single_rank_communicator();
+  if (flags.run.n_ranks == 1) return make_single_rank_communicator();
   if (flags.mailbox.empty()) {
-    fail_with(ExitCode::usage,
-              "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
+    fail_with(ExitCode::usage, "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
   }
   MailboxOptions options;
   options.spin = may_spin;
   return join_mailbox(flags.mailbox, flags.rank, options);
 }
 
-void write_outputs(const RankFlags& flags, const RankEngine& engine,
-                   const std::vector<Request>& requests,
-                   const std::vector<RequestResult>& results) {
+void write_outputs(const RankFlags& flags, const RankEngine& engine, const ModelText& text,
+                   const std::vector<Request>& requests, const std::vector<RequestResult>& results) {
   const fs::path out(flags.out_dir);
   std::string lines;
   for (size_t i = 0; i < requests.size(); ++i) {
-    lines += result_line(requests[i], results[i]) + "\n";
+    std::string shown;
+    if (text.has_tokenizer()) shown = text.decode(results[i].ids, requests[i].stop_strings);
+    lines += result_line(requests[i], results[i], text.has_tokenizer() ? &shown : nullptr) + "\n";
     if (const TapRecorder* taps = engine.taps(i)) {
       taps->write(out / fmt::format("{}.rank{}.safetensors", requests[i].name, flags.rank));
     }
@@ -109,32 +93,47 @@ void write_outputs(const RankFlags& flags, const RankEngine& engine,
   write_file_atomically(out / name, lines);
 }
 
-int run_jobs(RankFlags& flags) {
 #if defined(LOCKSTEP_FAULTS)
-  select_fault(flags.fault);
+// A planted fault that fired on no rank proves nothing about the judge.
+void check_fault_fired(const std::string& fault, Communicator& comm) {
+  const long mine = fault_firings();
+  std::vector<long> all(static_cast<size_t>(comm.n_ranks()));
+  comm.all_gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const bool fired = std::any_of(all.begin(), all.end(), [](long n) { return n > 0; });
+  if (!fault.empty() && !fired) fail_with(ExitCode::mistrusted, "--fault {}: never fired", fault);
+}
 #endif
-  select_cpu_target(flags.cpu_target);
+
+int run_jobs(const RankFlags& flags) {
+  const RunFlags& run = flags.run;
+  if (run.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
+#if defined(LOCKSTEP_FAULTS)
+  select_fault(run.fault);
+#else
+  if (!run.fault.empty()) {
+    fail_with(ExitCode::usage, "--fault {}: only lockstep-rank-faulty can plant faults", run.fault);
+  }
+#endif
+  select_cpu_target(run.cpu_target);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int n_threads = flags.n_threads > 0 ? flags.n_threads : std::max(1, cores / flags.n_ranks);
-  const bool may_spin = n_threads * flags.n_ranks <= cores;
+  const int n_threads = run.n_threads > 0 ? run.n_threads : std::max(1, cores / run.n_ranks);
+  const bool may_spin = n_threads * run.n_ranks <= cores;
   ThreadPool pool(n_threads, may_spin);
   run_ops_self_check(pool);
 
-  flags.engine.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
-  flags.engine.kv_type = parse_kv(flags);
   const ModelSource source =
-      open_model_source(flags.model_dir, flags.shards_dir, flags.n_ranks, flags.rank);
+      open_model_source(run.model_dir, run.shards_dir, run.n_ranks, flags.rank);
   const RankWeights weights = load_rank_weights(
-      source.config, {source.checkpoint.get(), source.sharded}, flags.n_ranks, flags.rank);
+      source.config, {source.checkpoint.get(), source.sharded}, run.n_ranks, flags.rank);
+  const ModelText text(run.model_dir);
   const auto comm = join_peers(flags, may_spin);
-  RankEngine engine(source.config, weights, flags.engine, *comm, pool);
-  const std::vector<Request> requests = read_jobs(flags.jobs);
+  RankEngine engine(source.config, weights, engine_options(run, text), *comm, pool);
+  const std::vector<Request> requests =
+      read_jobs(flags.jobs, text, load_generation_defaults(run.model_dir), overrides_of(run));
   const std::vector<RequestResult> results = engine.run(requests);
-  write_outputs(flags, engine, requests, results);
+  write_outputs(flags, engine, text, requests, results);
 #if defined(LOCKSTEP_FAULTS)
-  if (!flags.fault.empty() && fault_firings() == 0) {
-    fail_with(ExitCode::mistrusted, "--fault {}: never fired", flags.fault);
-  }
+  check_fault_fired(run.fault, *comm);
 #endif
   return 0;
 }
@@ -143,9 +142,14 @@ int run_jobs(RankFlags& flags) {
 
 int rank_main(const char* program, int argc, char** argv) {
   return run_main(program, [&] {
-    CLI::App app("One rank of the engine");
+    CLI::App app("One rank of the engine: runs a job file");
     RankFlags flags;
-    add_options(app, flags);
+    flags.run.n_ranks = 1;
+    add_run_options(app, flags.run);
+    app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line")->required();
+    app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps")->required();
+    app.add_option("--rank", flags.rank, "This rank")->check(CLI::Range(0, 1));
+    app.add_option("--mailbox", flags.mailbox, "Mailbox file that joins two ranks");
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -33,7 +33,8 @@ struct Request {
   bool report_drafts = false;
   bool use_prefix_cache = true;
   std::optional<TapRequest> taps;
-  std::shared_ptr<StopWatcher> stop_watcher;  // may be null
+  std::vector<std::string> stop_strings;
+  std::shared_ptr<StopWatcher> stop_watcher;  // of stop_strings; null without any
 };
 
 struct StepLogits {

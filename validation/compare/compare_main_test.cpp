@@ -6,7 +6,7 @@
 
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 #include "validation/testing/synthetic_run.h"
 
 namespace lockstep {

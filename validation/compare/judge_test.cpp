@@ -7,7 +7,7 @@
 
 #include "validation/compare/compare.h"
 #include "validation/compare/greedy_judge.h"
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 #include "validation/testing/synthetic_run.h"
 #include "validation/tolerance.h"
 

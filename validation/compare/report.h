@@ -33,6 +33,16 @@ struct GreedyReport {
   std::string reason;
 };
 
+struct DraftReport {
+  int64_t n_rounds = 0;  // verification rounds for which the oracle holds drafts
+  int64_t n_judged = 0;  // drafts compared
+  int64_t n_match = 0;
+  int64_t n_accepted = 0;  // drafts of those rounds that were taken
+  Verdict verdict = Verdict::pass;
+  std::string first_bad;  // "drafts[step]"
+  std::string reason;
+};
+
 struct PromptReport {
   std::string name;
   bool skipped = false;
@@ -40,6 +50,7 @@ struct PromptReport {
   std::vector<std::string> reasons;  // why the verdict is not PASS, or why the prompt was skipped
   std::vector<TapRow> taps;          // in TapOrder
   GreedyReport greedy;
+  DraftReport drafts;
   int64_t n_positions = 0;  // prompt and decode positions with recorded taps
   double worst_rel_l2 = 0;
   std::string worst_rel_tap;

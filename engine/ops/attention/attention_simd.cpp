@@ -30,6 +30,7 @@ constexpr int64_t kBlockRows = 96;  // query rows of a block: their scores and s
 // rows.
 constexpr int64_t kConvertTokens = 3;
 
+// Vectors of a narrow type; float32 needs none of this (FloatSource).
 template <KvType kType>
 struct CodeSource {
   const std::byte* codes;
@@ -39,9 +40,7 @@ struct CodeSource {
   HWY_INLINE FloatVec load(int64_t row, int64_t column) const {
     const FloatTag d;
     const int64_t index = row * head_dim + column;
-    if constexpr (kType == KvType::fp32) {
-      return hn::LoadU(d, reinterpret_cast<const float*>(codes) + index);
-    } else if constexpr (kType == KvType::bf16) {
+    if constexpr (kType == KvType::bf16) {
       const hn::Rebind<uint16_t, FloatTag> d16;
       const hn::RebindToUnsigned<FloatTag> d32;
       const auto half = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(codes) + index);
@@ -106,30 +105,34 @@ const float* load_scales(const Block& block, bool value, int64_t position) {
   return out;
 }
 
-// Calls use(source) with a Source of the strip's kStrip rows.
+// Calls use.run(source) with a Source of the strip's kStrip rows.
 template <KvType kType, class Use>
-HWY_INLINE void with_strip(const Block& block, bool value, int64_t position, const Use& use) {
+void with_strip(const Block& block, bool value, int64_t position, const Use& use) {
   const KvView& cache = block.args.cache;
-  CodeSource<kType> source{
-      value ? cache.v_codes(block.kv_head, position) : cache.k_codes(block.kv_head, position),
-      cache.head_dim, nullptr};
-  if constexpr (kType == KvType::int8) source.scales = load_scales(block, value, position);
-  if (kType == KvType::fp32 || block.n_tokens < kConvertTokens) {
-    use.run(source);
-    return;
-  }
-  const int64_t n = kStrip * block.head_dim();
-  float* strip = scratch().strip.reserve(n);
-  const int64_t n_rows = std::min(kStrip, block.last_position() + 1 - position);
-  for (int64_t row = 0; row < n_rows; ++row) {
-    for (int64_t column = 0; column < block.head_dim(); column += kVecLanes) {
-      hn::StoreU(source.load(row, column), FloatTag(), strip + row * block.head_dim() + column);
+  const int64_t head_dim = block.head_dim();
+  const std::byte* codes =
+      value ? cache.v_codes(block.kv_head, position) : cache.k_codes(block.kv_head, position);
+  if constexpr (kType == KvType::fp32) {
+    use.run(FloatSource{reinterpret_cast<const float*>(codes), head_dim});
+  } else {
+    CodeSource<kType> source{codes, head_dim, nullptr};
+    if constexpr (kType == KvType::int8) source.scales = load_scales(block, value, position);
+    if (block.n_tokens < kConvertTokens) {
+      use.run(source);
+      return;
     }
+    const int64_t n_rows = std::min(kStrip, block.last_position() + 1 - position);
+    const int64_t n_padded = (n_rows + 15) / 16 * 16;
+    float* strip = scratch().strip.reserve(kStrip * head_dim);
+    for (int64_t row = 0; row < n_rows; ++row) {
+      for (int64_t column = 0; column < head_dim; column += kVecLanes) {
+        hn::StoreU(source.load(row, column), FloatTag(), strip + row * head_dim + column);
+      }
+    }
+    // Scores come in groups of 16; the ones past the last position are dropped.
+    std::fill(strip + n_rows * head_dim, strip + n_padded * head_dim, 0.0f);
+    use.run(FloatSource{strip, head_dim});
   }
-  // Scores come in groups of 16; the ones past the last position are dropped.
-  std::fill(strip + n_rows * block.head_dim(), strip + (n_rows + 15) / 16 * 16 * block.head_dim(),
-            0.0f);
-  use.run(FloatSource{strip, block.head_dim()});
 }
 
 // Positions of [first, first + limit) that a token sees.
@@ -145,7 +148,7 @@ struct ScoreStrip {
   float* scores;
 
   template <class Source>
-  HWY_INLINE void run(const Source& keys) const {
+  HWY_NOINLINE void run(const Source& keys) const {
     const int64_t group = block.group();
     const int64_t head_dim = block.head_dim();
     for (int64_t token = 0; token < block.n_tokens; ++token) {
@@ -171,7 +174,7 @@ struct ValueStrip {
   float* sums;
 
   template <class Source>
-  HWY_INLINE void run(const Source& values) const {
+  HWY_NOINLINE void run(const Source& values) const {
     const int64_t group = block.group();
     const int64_t head_dim = block.head_dim();
     for (int64_t token = 0; token < block.n_tokens; ++token) {

@@ -8,12 +8,21 @@
 
 #include "engine/base/float_formats.h"
 #include "engine/base/math.h"
-#include "engine/ops/common/op_test_support.h"
+#include "engine/ops/common/guarded_floats.h"
+#include "engine/ops/common/op_test_util.h"
 #include "engine/ops/common/tolerance.h"
 #include "engine/ops/kv_write/kv_write.h"
 
 namespace lockstep {
 namespace {
+
+using namespace tolerance;
+using op_test::GuardedFloats;
+using op_test::on_every_target;
+using op_test::random_floats;
+using op_test::random_integers;
+using op_test::same_bits;
+using op_test::worst_ratio;
 
 struct Geometry {
   int n_heads;
@@ -62,11 +71,20 @@ struct Problem {
   int64_t out_stride() const { return int64_t{geometry.n_heads} * geometry.head_dim; }
   AttentionArgs args(float* out) {
     const int64_t head_stride = int64_t{2} * geometry.head_dim;
-    return {qg.data(),     token_stride(), gated ? qg.data() + geometry.head_dim : nullptr,
-            token_stride(), head_stride,   head_stride,
-            out,           out_stride(),   cache.view(),
-            first_position, n_tokens,      geometry.n_heads,
-            scale,         Rounding::none};
+    return {qg.data(),
+            token_stride(),
+            gated ? qg.data() + geometry.head_dim : nullptr,
+            token_stride(),
+            head_stride,
+            head_stride,
+            out,
+            out_stride(),
+            cache.view(),
+            first_position,
+            n_tokens,
+            geometry.n_heads,
+            scale,
+            Rounding::none};
   }
 };
 
@@ -159,7 +177,7 @@ void add_row(Problem& p, int64_t t, int h, Mutant mutant, Reference* r) {
   double total_error = 0;
   for (int64_t j = 0; j < n; ++j) {
     const double w = exp_f64(score[j] - top);
-    const double e = score_error[j] + kUnitRoundoff * (top - score[j] + roundings);
+    const double e = score_error[j] + kFloatUnit * (top - score[j] + roundings);
     total += w;
     total_error += w * e;
     const int64_t stale = mutant == Mutant::stale_value ? 1 : 0;
@@ -175,7 +193,7 @@ void add_row(Problem& p, int64_t t, int h, Mutant mutant, Reference* r) {
     double factor = 1;
     if (p.gated) {
       factor = 1 / (1 + exp_f64(-double{q[dim + d]}));
-      bound = factor * (bound + kSecondOrder * (kSigmoidRoundings + 1) * kUnitRoundoff * std::fabs(o));
+      bound = factor * (bound + kSecondOrder * (kSiluRoundings + 1) * kFloatUnit * std::fabs(o));
     }
     r->value.push_back(mutant == Mutant::no_gate ? o : o * factor);
     r->bound.push_back(bound);
@@ -214,7 +232,10 @@ TEST(Attention, IsWithinTheDerivedBoundOfTheOracle) {
       std::vector<double> oracle(exact.value.size());
       attention_oracle(p.args(nullptr), oracle.data());
       EXPECT_LE(worst_ratio(exact.value, oracle, exact.bound), 1e-6);
-      on_every_target([&] { EXPECT_LE(worst_ratio(run(p), oracle, exact.bound), 1.0); });
+      on_every_target([&](const std::string& target) {
+        SCOPED_TRACE(target);
+        EXPECT_LE(worst_ratio(run(p), oracle, exact.bound), 1.0);
+      });
     }
   }
 }
@@ -224,10 +245,9 @@ TEST(Attention, BoundCatchesMistakes) {
   const auto out = run(p);
   const Reference exact = reference(p);
   EXPECT_LE(worst_ratio(out, exact.value, exact.bound), 1.0);
-  for (const Mutant mutant :
-       {Mutant::sees_the_next_position, Mutant::misses_the_last_position,
-        Mutant::misses_the_first_position, Mutant::no_scale, Mutant::no_gate, Mutant::wrong_kv_head,
-        Mutant::stale_value}) {
+  for (const Mutant mutant : {Mutant::sees_the_next_position, Mutant::misses_the_last_position,
+                              Mutant::misses_the_first_position, Mutant::no_scale, Mutant::no_gate,
+                              Mutant::wrong_kv_head, Mutant::stale_value}) {
     EXPECT_GT(worst_ratio(out, reference(p, mutant).value, exact.bound), 10.0)
         << static_cast<int>(mutant);
   }
@@ -236,20 +256,28 @@ TEST(Attention, BoundCatchesMistakes) {
 // With q = 0 all weights are 1 and every sum is one of small integers: the mean is exact when the
 // number of positions is a power of two, across segments too.
 TEST(Attention, MeanOfIntegersIsExact) {
-  on_every_target([] {
+  on_every_target([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const KvType type : kTypes) {
       const Geometry g{6, 1, 64};
       auto v = random_integers(4, int64_t{1024} * g.head_dim, 127);
       for (int64_t j = 0; j < 1024; ++j) v[j * g.head_dim] = 127.0f;  // int8: scale 1
       const auto k = random_floats(5, static_cast<int64_t>(v.size()), 1.0f);
-      Problem p{g, 0, 1024, false, 0.125f, std::vector<float>(1024 * 12 * 64, 0.0f), Cache(type, g, k, v)};
+      Problem p{g,
+                0,
+                1024,
+                false,
+                0.125f,
+                std::vector<float>(1024 * 12 * 64, 0.0f),
+                Cache(type, g, k, v)};
       const auto out = run(p);
       for (int64_t n = 1; n <= 1024; n *= 2) {
         for (int64_t d = 0; d < g.head_dim; ++d) {
           double sum = 0;
           for (int64_t j = 0; j < n; ++j) sum += v[j * g.head_dim + d];
           for (int h = 0; h < 6; ++h) {
-            ASSERT_EQ(out[((n - 1) * 6 + h) * g.head_dim + d], static_cast<float>(sum / static_cast<double>(n)));
+            ASSERT_EQ(out[((n - 1) * 6 + h) * g.head_dim + d],
+                      static_cast<float>(sum / static_cast<double>(n)));
           }
         }
       }
@@ -259,14 +287,16 @@ TEST(Attention, MeanOfIntegersIsExact) {
 
 // One position scores 0 and all others -2000: their weights vanish and its V comes out bit for bit.
 TEST(Attention, PicksOneValueExactly) {
-  on_every_target([] {
+  on_every_target([](const std::string& target) {
+    SCOPED_TRACE(target);
     const Geometry g{2, 1, 64};
     const int64_t n = 600;
     const auto v = random_floats(6, n * g.head_dim, 1.0f);
     for (const int64_t chosen : {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{511}, n - 1}) {
       std::vector<float> k(static_cast<size_t>(n * g.head_dim), 0.0f);
       for (int64_t j = 0; j < n; ++j) k[j * g.head_dim] = j == chosen ? 0.0f : -2000.0f;
-      Problem p{g, n - 1, 1, false, 1.0f, std::vector<float>(4 * 64, 1.0f), Cache(KvType::fp32, g, k, v)};
+      Problem p{
+          g, n - 1, 1, false, 1.0f, std::vector<float>(4 * 64, 1.0f), Cache(KvType::fp32, g, k, v)};
       const auto out = run(p);
       for (int64_t i = 0; i < 2 * g.head_dim; ++i) {
         ASSERT_EQ(out[i], v[chosen * g.head_dim + i % g.head_dim]);
@@ -279,7 +309,8 @@ TEST(Attention, BitsOfARowDependOnNothingElse) {
   for (const KvType type : kTypes) {
     Problem p = make_problem(type, {12, 2, 64}, 238, 40, true);
     const auto all = run(p);
-    on_every_target([&] {
+    on_every_target([&](const std::string& target) {
+      SCOPED_TRACE(target);
       for (const int64_t span : {1, 2, 3, 7, 40}) {
         EXPECT_TRUE(same_bits(all, run(p, span))) << span;
       }
@@ -294,7 +325,8 @@ TEST(Attention, BitsOfARowDependOnNothingElse) {
 TEST(Attention, ManyBlocksInAnyOrderGiveTheSameBits) {
   Problem p = make_problem(KvType::bf16, {12, 2, 32}, 5, 330, false);
   const auto all = run(p);
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     EXPECT_TRUE(same_bits(all, run(p)));
     EXPECT_TRUE(same_bits(all, run(p, 1 << 20, 2)));
     EXPECT_TRUE(same_bits(all, run(p, 97, 3)));
@@ -327,7 +359,7 @@ TEST(Attention, RoundsBeforeAndAfterTheGate) {
   const auto gated = run(p, 5, 1, Rounding::bf16);
   for (size_t i = 0; i < plain.size(); ++i) {
     ASSERT_EQ(gated[i], round_to_bf16(gated[i]));
-    const double two_roundings = kSecondOrder * 2 * kBf16UnitRoundoff * std::fabs(exact.value[i]);
+    const double two_roundings = kSecondOrder * 2 * kBf16Unit * std::fabs(exact.value[i]);
     ASSERT_LE(std::fabs(gated[i] - exact.value[i]), exact.bound[i] + two_roundings);
   }
 }

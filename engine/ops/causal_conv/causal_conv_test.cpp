@@ -7,11 +7,19 @@
 
 #include "engine/base/float_formats.h"
 #include "engine/base/math.h"
-#include "engine/ops/common/op_test_support.h"
+#include "engine/ops/common/guarded_floats.h"
+#include "engine/ops/common/op_test_util.h"
 #include "engine/ops/common/tolerance.h"
 
 namespace lockstep {
 namespace {
+
+using namespace tolerance;
+using op_test::GuardedFloats;
+using op_test::on_every_target;
+using op_test::random_floats;
+using op_test::same_bits;
+using op_test::worst_ratio;
 
 struct Data {
   int64_t n_tokens;
@@ -92,7 +100,8 @@ Reference reference(const Data& data, Mutant mutant) {
 }
 
 TEST(CausalConv, IsWithinTheBoundOfTheOracle) {
-  on_every_target([] {
+  on_every_target([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const int64_t n_channels : {1, 15, 16, 17, 64, 100}) {
       for (const int64_t n_tokens : {1, 2, 3, 4, 5, 33}) {
         Data data = make_data(n_tokens, n_channels);
@@ -100,7 +109,8 @@ TEST(CausalConv, IsWithinTheBoundOfTheOracle) {
         std::vector<double> oracle(static_cast<size_t>(n_tokens * n_channels));
         causal_conv_oracle(make_args(data, data.state.data(), nullptr), oracle.data());
         const Reference exact = reference(data, Mutant::none);
-        EXPECT_LE(worst_ratio(result.out, oracle, exact.bound), 1.0) << n_channels << " " << n_tokens;
+        EXPECT_LE(worst_ratio(result.out, oracle, exact.bound), 1.0)
+            << n_channels << " " << n_tokens;
         EXPECT_LE(worst_ratio(exact.value, oracle, exact.bound), 1e-6);
       }
     }
@@ -129,7 +139,8 @@ TEST(CausalConv, StateIsTheLastThreeRawInputs) {
     for (int64_t c = 0; c < 20; ++c) {
       for (int64_t i = 0; i < 3; ++i) {
         const int64_t from = n_tokens - 3 + i;
-        const float expected = from < 0 ? data.state[c * 3 + 3 + from] : data.m[from * data.stride + c];
+        const float expected =
+            from < 0 ? data.state[c * 3 + 3 + from] : data.m[from * data.stride + c];
         EXPECT_EQ(result.state[c * 3 + i], expected);
       }
     }
@@ -139,7 +150,8 @@ TEST(CausalConv, StateIsTheLastThreeRawInputs) {
 TEST(CausalConv, CutsThreadsAndTargetsChangeNoBit) {
   const Data data = make_data(23, 200);
   const Result whole = run(data, {23});
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const std::vector<int64_t>& spans : std::vector<std::vector<int64_t>>{
              {23}, {1, 22}, {22, 1}, {2, 1, 3, 17}, {5, 0, 18}, std::vector<int64_t>(23, 1)}) {
       for (const int n_threads : {1, 2}) {

@@ -32,8 +32,8 @@ inline std::vector<float> random_floats(uint64_t seed, int64_t n, float scale,
 }
 
 // Largest |got - want| / bound; above 1 the bound is violated. A NaN counts as infinitely wrong.
-inline double worst_ratio(std::span<const float> got, std::span<const double> want,
-                          std::span<const double> bound) {
+template <typename Values>
+double worst_ratio(const Values& got, std::span<const double> want, std::span<const double> bound) {
   double worst = 0.0;
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = std::fabs(static_cast<double>(got[i]) - want[i]);

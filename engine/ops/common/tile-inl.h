@@ -40,7 +40,8 @@ struct FloatSource {
   }
 };
 
-// Calls tile<R>(first_row) on 6, 4, 2 or 1 rows at a time until n_rows are done.
+// Calls tile.run<R>(first_row) on 6, 4 or 1 rows at a time until n_rows are done: groups of 4 and 6
+// heads are common, and each size costs a copy of every kernel.
 template <class Tile>
 HWY_INLINE void for_row_tiles(int64_t n_rows, const Tile& tile) {
   int64_t row = 0;
@@ -49,11 +50,7 @@ HWY_INLINE void for_row_tiles(int64_t n_rows, const Tile& tile) {
     tile.template run<4>(row);
     row += 4;
   }
-  if (n_rows - row >= 2) {
-    tile.template run<2>(row);
-    row += 2;
-  }
-  if (n_rows - row >= 1) tile.template run<1>(row);
+  for (; row < n_rows; ++row) tile.template run<1>(row);
 }
 
 // lanes_tree_sum of kVecLanes times 16 stored lanes.
@@ -123,9 +120,9 @@ struct DotTile {
 constexpr int kMaxDotRows = 24;
 
 template <class Source>
-HWY_INLINE void dot_rows(const float* a, int64_t a_stride, int64_t n_rows, const Source& keys,
-                         int64_t first_key, int64_t depth, float scale, float* out,
-                         int64_t out_stride) {
+HWY_NOINLINE void dot_rows(const float* a, int64_t a_stride, int64_t n_rows, const Source& keys,
+                           int64_t first_key, int64_t depth, float scale, float* out,
+                           int64_t out_stride) {
   alignas(64) float lanes[kMaxDotRows * 256];
   for_row_tiles(n_rows, DotTile<Source>{a, a_stride, keys, first_key, depth, lanes});
   for (int64_t r = 0; r < n_rows; ++r) {
@@ -184,9 +181,9 @@ struct FmaTile {
 
 // C [n_rows, n_columns] += A [n_rows, n_k] B [n_k, n_columns]; n_columns a multiple of 16.
 template <class Source>
-HWY_INLINE void fma_matrix(const float* a, int64_t a_row_stride, int64_t a_k_stride, int64_t n_rows,
-                           const Source& b, int64_t n_k, int64_t n_columns, float* c,
-                           int64_t c_stride) {
+HWY_NOINLINE void fma_matrix(const float* a, int64_t a_row_stride, int64_t a_k_stride,
+                             int64_t n_rows, const Source& b, int64_t n_k, int64_t n_columns,
+                             float* c, int64_t c_stride) {
   int64_t column = 0;
   for (; column + kTileVecs * kVecLanes <= n_columns; column += kTileVecs * kVecLanes) {
     for_row_tiles(n_rows, FmaTile<Source, kTileVecs>{a, a_row_stride, a_k_stride, b, n_k, column, c,

@@ -9,12 +9,14 @@
 namespace lockstep {
 namespace {
 
-// Everything is done column by column of the state: columns do not meet. Errors are 2-norms of a column
-// of length dk. The exact step maps an error e of the state to (I - beta kn kn^T) exp(g) e, whose norm
-// is at most exp(g) |e| because |kn| <= 1 and 0 <= beta <= 1: what is inherited decays, and only what a
-// step or a chunk adds by itself needs counting.
+using namespace tolerance;
 
-constexpr double u = kUnitRoundoff;
+// Everything is done column by column of the state: columns do not meet. Errors are 2-norms of a
+// column of length dk. The exact step maps an error e of the state to (I - beta kn kn^T) exp(g) e,
+// whose norm is at most exp(g) |e| because |kn| <= 1 and 0 <= beta <= 1: what is inherited decays,
+// and only what a step or a chunk adds by itself needs counting.
+
+constexpr double u = kFloatUnit;
 
 // Columns of one head: s[c * dk + r].
 struct Columns {
@@ -32,7 +34,9 @@ double dot(const double* a, const double* b, int n) {
   return sum;
 }
 
-double norm(const double* a, int n) { return std::sqrt(dot(a, a, n)); }
+double norm(const double* a, int n) {
+  return std::sqrt(dot(a, a, n));
+}
 
 struct Row {
   std::vector<double> q, k;
@@ -89,8 +93,8 @@ void store_state(const Columns& state, int head, GdnReference* out) {
 GdnReference make_reference(const GatedDeltaArgs& args) {
   const auto n_values = static_cast<size_t>(args.n_tokens * args.n_v_heads * args.dv);
   const auto n_state = static_cast<size_t>(args.n_v_heads) * args.dk * args.dv;
-  return {std::vector<double>(n_values), std::vector<double>(n_values), std::vector<double>(n_state),
-          std::vector<double>(n_state)};
+  return {std::vector<double>(n_values), std::vector<double>(n_values),
+          std::vector<double>(n_state), std::vector<double>(n_state)};
 }
 
 // One exact step of column c; returns the output.
@@ -115,8 +119,8 @@ double step(Columns& state, int c, const Row& row, GdnMutant mutant) {
 }
 
 // What one step of the recurrent kernel adds to the error of a column, in units of u: exp(g) S (the
-// exponential and a product), r (dk FMAs and the key's own error), u (two roundings), S (key, update and
-// one rounding).
+// exponential and a product), r (dk FMAs and the key's own error), u (two roundings), S (key,
+// update and one rounding).
 double recurrent_error(const Row& row, double decayed, double update, double after, int dk) {
   const double key = gdn_normalise_roundings(dk);
   return u * ((kExpRoundings + 1) * decayed + row.beta * (dk + key) * decayed +
@@ -184,8 +188,8 @@ ChunkReference load_chunk(const GatedDeltaArgs& args, int head, int64_t first, i
 }
 
 // Error of V' in column c that the chunk itself makes, and V' itself. Forward substitution solves
-// (I + A + E) x = b + f with |E| and |f| of at most n roundings each (Higham, Accuracy and Stability,
-// theorem 8.5), so |error| <= |(I + A)^-1| (|E| |x| + |f|).
+// (I + A + E) x = b + f with |E| and |f| of at most n roundings each (Higham, Accuracy and
+// Stability, theorem 8.5), so |error| <= |(I + A)^-1| (|E| |x| + |f|).
 void solve_column(const ChunkReference& chunk, const Columns& state, int c, std::vector<double>* x,
                   std::vector<double>* x_error) {
   const int n = chunk.n;
@@ -216,8 +220,8 @@ void solve_column(const ChunkReference& chunk, const Columns& state, int c, std:
   }
 }
 
-// Bound of the outputs of column c: the state's part, the pairs' part, n FMAs on top of both, and what
-// the state at the start of the chunk was already off by.
+// Bound of the outputs of column c: the state's part, the pairs' part, n FMAs on top of both, and
+// what the state at the start of the chunk was already off by.
 double output_error(const ChunkReference& chunk, const Columns& state, int c, int i,
                     const std::vector<double>& x, const std::vector<double>& x_error) {
   const int dk = state.dk;
@@ -243,7 +247,8 @@ double state_error(const ChunkReference& chunk, const Columns& state, int c,
   double error = decay * (state.error[c] + own * u * norm(state.column(c), dk));
   for (int j = 0; j < chunk.n; ++j) {
     const double key = chunk.decay(last, j) * norm(chunk.rows[j].k.data(), dk);
-    const double roundings = gdn_normalise_roundings(dk) + kExpRoundings + 1 + chunk.spread(last, j);
+    const double roundings =
+        gdn_normalise_roundings(dk) + kExpRoundings + 1 + chunk.spread(last, j);
     error += key * (x_error[j] + (roundings + chunk.n) * u * std::fabs(x[j]));
   }
   return error;

@@ -1,5 +1,5 @@
-// Float64 references of the gated delta rule for its tests, with a derived error bound for every output
-// of the float32 kernels, and with deliberate mistakes that a bound has to catch.
+// Float64 references of the gated delta rule for its tests, with a derived error bound for every
+// output of the float32 kernels, and with deliberate mistakes that a bound has to catch.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,8 @@ struct GdnReference {
 };
 
 // Token by token. Bounds are for gated_delta_recurrent.
-GdnReference gdn_recurrent_reference(const GatedDeltaArgs& args, GdnMutant mutant = GdnMutant::none);
+GdnReference gdn_recurrent_reference(const GatedDeltaArgs& args,
+                                     GdnMutant mutant = GdnMutant::none);
 // The same values with bounds for gated_delta_chunked.
 GdnReference gdn_chunked_reference(const GatedDeltaArgs& args);
 

@@ -64,6 +64,10 @@ Scratch& scratch() {
 
 // ---- recurrent ----
 
+// State columns that run side by side: enough independent sums to hide the latency of an FMA. With
+// AVX-512 that is a whole row of 128, read in one stream.
+constexpr int kPanelVecs = kVecLanes == 16 ? 8 : 4;
+
 // One token on kNumVecs vectors of state columns. Columns do not depend on each other, so how many
 // run side by side changes no bit. exp(g) S is formed twice with the same rounding instead of being
 // stored in between.
@@ -128,9 +132,9 @@ void recur_tokens(const Head& head, int64_t first, int64_t n) {
     decay[i] = exp_one(head.log_decay(first + i));
   }
   int64_t column = 0;
-  for (; column + 4 * kVecLanes <= dv; column += 4 * kVecLanes) {
+  for (; column + kPanelVecs * kVecLanes <= dv; column += kPanelVecs * kVecLanes) {
     for (int64_t i = 0; i < n; ++i) {
-      step_columns<4>(head, first + i, q + i * dk, k + i * dk, decay[i], column);
+      step_columns<kPanelVecs>(head, first + i, q + i * dk, k + i * dk, decay[i], column);
     }
   }
   for (; column < dv; column += kVecLanes) {

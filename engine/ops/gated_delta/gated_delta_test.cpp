@@ -6,16 +6,24 @@
 #include <cmath>
 
 #include "engine/base/float_formats.h"
-#include "engine/ops/common/op_test_support.h"
+#include "engine/ops/common/guarded_floats.h"
+#include "engine/ops/common/op_test_util.h"
 #include "engine/ops/gated_delta/gated_delta_reference.h"
 
 namespace lockstep {
 namespace {
 
+using op_test::GuardedFloats;
+using op_test::on_every_target;
+using op_test::random_floats;
+using op_test::random_integers;
+using op_test::same_bits;
+using op_test::worst_ratio;
+
 using Form = void (*)(const GatedDeltaArgs&, ThreadPool&);
 
-// Tokens with strides wider than their heads; half lives from 0.2 to 2000 tokens; beta from 0 to 1 with
-// both ends present; a zero key and a zero query among them.
+// Tokens with strides wider than their heads; half lives from 0.2 to 2000 tokens; beta from 0 to 1
+// with both ends present; a zero key and a zero query among them.
 struct Problem {
   int64_t n_tokens;
   int n_k_heads, n_v_heads, dk, dv;
@@ -24,16 +32,27 @@ struct Problem {
 
   int64_t out_stride() const { return int64_t{n_v_heads} * dv; }
   GatedDeltaArgs args(float* state_out, float* out, int64_t first_position) const {
-    return {q.data(),    k.data(),       v.data(), qk_stride, v_stride, log_decay.data(), beta.data(),
-            state_out,   out,            out_stride(), first_position, n_tokens, n_k_heads, n_v_heads,
-            dk,          dv,             Rounding::none};
+    return {q.data(),    k.data(),  v.data(), qk_stride,    v_stride,       log_decay.data(),
+            beta.data(), state_out, out,      out_stride(), first_position, n_tokens,
+            n_k_heads,   n_v_heads, dk,       dv,           Rounding::none};
   }
 };
 
 Problem make_problem(int64_t n_tokens, int n_k_heads, int n_v_heads, int dk, int dv,
                      double shortest = 0.2, double longest = 2000) {
-  Problem p{n_tokens, n_k_heads, n_v_heads, dk, dv, int64_t{n_k_heads} * dk + 16,
-            int64_t{n_v_heads} * dv + 32, {}, {}, {}, {}, {}, {}};
+  Problem p{n_tokens,
+            n_k_heads,
+            n_v_heads,
+            dk,
+            dv,
+            int64_t{n_k_heads} * dk + 16,
+            int64_t{n_v_heads} * dv + 32,
+            {},
+            {},
+            {},
+            {},
+            {},
+            {}};
   p.q = random_floats(1, n_tokens * p.qk_stride, 1.5f);
   p.k = random_floats(2, n_tokens * p.qk_stride, 1.5f);
   p.v = random_floats(3, n_tokens * p.v_stride, 2.0f);
@@ -110,9 +129,10 @@ TEST(GatedDelta, BothFormsAreWithinTheirDerivedBounds) {
       Problem p = make_problem(n_tokens, 1, 3, 48, 32);
       const GatedDeltaArgs args = p.args(p.state.data(), nullptr, first);
       const std::string what = std::to_string(n_tokens) + " from " + std::to_string(first);
-      on_every_target([&] {
-        expect_within(run(gated_delta_recurrent, p, first, {n_tokens}), gdn_recurrent_reference(args),
-                      "recurrent " + what);
+      on_every_target([&](const std::string& target) {
+        SCOPED_TRACE(target);
+        expect_within(run(gated_delta_recurrent, p, first, {n_tokens}),
+                      gdn_recurrent_reference(args), "recurrent " + what);
         expect_within(run(gated_delta_chunked, p, first, {n_tokens}), gdn_chunked_reference(args),
                       "chunked " + what);
       });
@@ -127,7 +147,8 @@ TEST(GatedDelta, ExtremeDecaysAndStrengthsAtFullWidth) {
       Problem p = make_problem(130, 1, 1, 128, 128, shortest, longest);
       if (beta >= 0) std::fill(p.beta.begin(), p.beta.end(), beta);
       const GatedDeltaArgs args = p.args(p.state.data(), nullptr, 5);
-      expect_within(run(gated_delta_recurrent, p, 5, {130}), gdn_recurrent_reference(args), "recurrent");
+      expect_within(run(gated_delta_recurrent, p, 5, {130}), gdn_recurrent_reference(args),
+                    "recurrent");
       expect_within(run(gated_delta_chunked, p, 5, {130}), gdn_chunked_reference(args), "chunked");
     }
   }
@@ -141,7 +162,8 @@ TEST(GatedDelta, RepeatedKeysStayWithinTheBound) {
   }
   std::fill(p.beta.begin(), p.beta.end(), 1.0f);
   const GatedDeltaArgs args = p.args(p.state.data(), nullptr, 0);
-  expect_within(run(gated_delta_recurrent, p, 0, {128}), gdn_recurrent_reference(args), "recurrent");
+  expect_within(run(gated_delta_recurrent, p, 0, {128}), gdn_recurrent_reference(args),
+                "recurrent");
   expect_within(run(gated_delta_chunked, p, 0, {128}), gdn_chunked_reference(args), "chunked");
 }
 
@@ -161,7 +183,8 @@ TEST(GatedDelta, IntegersAreExact) {
   }
   std::vector<double> value(static_cast<size_t>(70 * p.out_stride())), end(p.state.size());
   gated_delta_oracle(p.args(p.state.data(), nullptr, 0), value.data(), end.data());
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Form form : {gated_delta_recurrent, gated_delta_chunked}) {
       const Result result = run(form, p, 0, {70});
       for (size_t i = 0; i < end.size(); ++i) ASSERT_EQ(result.state[i], std::round(end[i]));
@@ -207,7 +230,8 @@ TEST(GatedDelta, EpsilonBelongsToTheSum) {
 TEST(GatedDelta, AnySplitOfTheRecurrentFormGivesTheSameBits) {
   const Problem p = make_problem(75, 2, 4, 32, 80);
   const Result whole = run(gated_delta_recurrent, p, 0, {75});
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const std::vector<int64_t>& spans : std::vector<std::vector<int64_t>>{
              {75}, {1, 74}, {64, 11}, {3, 0, 30, 42}, std::vector<int64_t>(75, 1)}) {
       for (const int n_threads : {1, 2}) {
@@ -222,7 +246,8 @@ TEST(GatedDelta, CutsOnTheChunkGridGiveTheSameBits) {
   const Result from_zero = run(gated_delta_chunked, p, 0, {260});
   const Result from_37 = run(gated_delta_chunked, p, 37, {260});
   EXPECT_FALSE(same(from_zero, from_37)) << "the grid is that of absolute positions";
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const int n_threads : {1, 2}) {
       for (const std::vector<int64_t>& spans : std::vector<std::vector<int64_t>>{
                {260}, {64, 196}, {128, 64, 68}, {192, 64, 4}, {64, 64, 64, 64, 4}}) {

@@ -59,11 +59,13 @@ TEST(GatedRmsNorm, StaysWithinTheDerivedBound) {
   on_every_target([](const std::string& target) {
     for (const Rounding rounding : {Rounding::none, Rounding::bf16}) {
       for (const int64_t width : {16, 48, 128, 1024}) {
-        const Problem problem(5, width, rounding);
-        const std::vector<float> out = run(problem);
-        EXPECT_LE(judge(problem, out), 1.0) << target << " width " << width;
-        if (rounding == Rounding::bf16) {
-          EXPECT_TRUE(all_bf16(out));
+        for (const float scale : {1e-4f, 1e-3f, 2.0f, 1e4f}) {
+          const Problem problem(5, width, rounding, scale);
+          const std::vector<float> out = run(problem);
+          EXPECT_LE(judge(problem, out), 1.0) << target << " width " << width << " scale " << scale;
+          if (rounding == Rounding::bf16) {
+            EXPECT_TRUE(all_bf16(out));
+          }
         }
       }
     }

@@ -6,11 +6,20 @@
 #include <cmath>
 
 #include "engine/base/float_formats.h"
-#include "engine/ops/common/op_test_support.h"
+#include "engine/ops/common/guarded_floats.h"
+#include "engine/ops/common/op_test_util.h"
 #include "engine/ops/common/tolerance.h"
 
 namespace lockstep {
 namespace {
+
+using namespace tolerance;
+using op_test::GuardedFloats;
+using op_test::on_every_target;
+using op_test::random_floats;
+using op_test::random_integers;
+using op_test::same_bits;
+using op_test::worst_ratio;
 
 constexpr int kWidths[] = {16, 32, 64, 128, 256, 512, 1024};
 
@@ -44,7 +53,8 @@ std::vector<float> transformed(std::vector<float> x, int width, Rounding roundin
 }
 
 TEST(Hadamard, IsWithinTheBoundOfTheFloat64Matrix) {
-  on_every_target([] {
+  on_every_target([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const int width : kWidths) {
       const auto x = random_floats(width, int64_t{3} * width, 2.0f);
       const auto y = transformed(x, width, Rounding::none, 1);
@@ -56,7 +66,8 @@ TEST(Hadamard, IsWithinTheBoundOfTheFloat64Matrix) {
 }
 
 TEST(Hadamard, IsExactOnIntegersWhenTheFactorIs) {
-  on_every_target([] {
+  on_every_target([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const int width : {16, 64, 256, 1024}) {
       const auto x = random_integers(width, int64_t{2} * width, 7);
       const auto y = transformed(x, width, Rounding::none, 1);
@@ -70,7 +81,8 @@ TEST(Hadamard, IsExactOnIntegersWhenTheFactorIs) {
 TEST(Hadamard, UndoesItself) {
   for (const int width : kWidths) {
     const auto x = random_floats(7, width, 1.0f);
-    const auto back = transformed(transformed(x, width, Rounding::none, 1), width, Rounding::none, 1);
+    const auto back =
+        transformed(transformed(x, width, Rounding::none, 1), width, Rounding::none, 1);
     // Each pass adds at most bound(condition); the second maps the first one's error with norm 1.
     double sum = 0;
     for (const float v : x) sum += std::fabs(double{v});
@@ -83,7 +95,8 @@ TEST(Hadamard, BitsDependOnTheRowAlone) {
   const int width = 256;
   const auto x = random_floats(3, int64_t{50} * width, 1.0f);
   std::vector<float> first;
-  on_every_target([&] {
+  on_every_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
     const auto all = transformed(x, width, Rounding::none, 1);
     if (first.empty()) first = all;
     EXPECT_TRUE(same_bits(all, first));

@@ -8,10 +8,15 @@
 #include <set>
 
 #include "engine/base/float_formats.h"
-#include "engine/ops/common/op_test_support.h"
+#include "engine/ops/common/guarded_floats.h"
+#include "engine/ops/common/op_test_util.h"
 
 namespace lockstep {
 namespace {
+
+using op_test::random_floats;
+using op_test::random_integers;
+using op_test::same_bits;
 
 constexpr KvType kTypes[] = {KvType::fp32, KvType::bf16, KvType::fp16, KvType::int8};
 constexpr auto kUntouched = std::byte{0xa5};
@@ -36,12 +41,13 @@ struct Tokens {
 
 Tokens make_tokens(const Cache& cache, int64_t n, float magnitude) {
   const int64_t width = int64_t{cache.n_kv_heads} * cache.head_dim;
-  return {random_floats(1, n * (width + 8), magnitude), random_floats(2, n * (width + 24), magnitude),
-          width + 8, width + 24};
+  return {random_floats(1, n * (width + 8), magnitude),
+          random_floats(2, n * (width + 24), magnitude), width + 8, width + 24};
 }
 
 void write(Cache& cache, const Tokens& tokens, int64_t first, int64_t n) {
-  kv_write({cache.view(), tokens.k.data(), tokens.v.data(), tokens.k_stride, tokens.v_stride, first, n});
+  kv_write(
+      {cache.view(), tokens.k.data(), tokens.v.data(), tokens.k_stride, tokens.v_stride, first, n});
 }
 
 TEST(KvWrite, TouchesExactlyTheBytesOfItsPositions) {
@@ -76,11 +82,13 @@ TEST(KvWrite, ReadsBackEveryVectorFromItsOwnPlace) {
   for (const KvType type : kTypes) {
     Cache cache(type, 3, 128);
     Tokens tokens = make_tokens(cache, 130, 1.0f);
-    // Multiples of 1/64 up to 127/64, with 127/64 in every group: exact in all four types.
+    // Multiples of 1/64 (V: 1/32) up to 127 of them, with 127 in every group: exact in all four types,
+    // and K and V have different scales.
     for (auto* values : {&tokens.k, &tokens.v}) {
-      *values = random_integers(values == &tokens.k ? 5 : 6, static_cast<int64_t>(values->size()), 127);
+      *values =
+          random_integers(values == &tokens.k ? 5 : 6, static_cast<int64_t>(values->size()), 127);
       for (size_t i = 0; i < values->size(); i += 8) (*values)[i] = 127.0f;
-      for (float& x : *values) x /= 64.0f;
+      for (float& x : *values) x /= values == &tokens.k ? 64.0f : 32.0f;
     }
     write(cache, tokens, 0, 50);
     Tokens rest = tokens;

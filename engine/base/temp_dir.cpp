@@ -1,4 +1,4 @@
-#include "validation/temp_dir.h"
+#include "engine/base/temp_dir.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,79 @@
+#include "engine/rank/run_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "engine/rank/limits.h"
+
+namespace lockstep {
+
+void add_run_options(CLI::App& app, RunFlags& flags) {
+  app.add_option("--model", flags.model_dir, "Folder with the checkpoint")->required();
+  app.add_option("--shards", flags.shards_dir, "Folder with shard files made by 'weights shard'");
+  app.add_option("--tp", flags.n_ranks, "Ranks: 1 or 2")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
+  app.add_option("--precision", flags.precision, "bf16, or fp32 as reference")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--backend", flags.backend, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--kv", flags.kv, "KV cache type: bf16 (default), fp16, int8; fp32 in fp32")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
+  app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
+      ->check(CLI::Range(0, kMaxDrafts))
+      ->capture_default_str();
+  app.add_option("--draft-vocab", flags.draft_vocab,
+                 "Drafts come from this many first vocabulary rows (0: all)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--slots", flags.n_slots, "Requests that run together")
+      ->check(CLI::Range(1, kMaxSlots))
+      ->capture_default_str();
+  app.add_option("--prefill-grid", flags.prefill_grid,
+                 "Prefill chunks end at multiples of this many positions")
+      ->capture_default_str();
+  app.add_option("--max-context", flags.max_context, "Positions per slot (0: the model's)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--prefix-cache", flags.prefix_cache_bytes,
+                 "Bytes of prefix snapshots a rank may keep (0: off)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--threads", flags.n_threads, "Threads of each rank (0: cores / ranks)")
+      ->check(CLI::Range(0, 256));
+  app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed")
+      ->capture_default_str();
+  app.add_option("--fault", flags.fault, "Plant a fault: NAME[@layer=L,rank=R,round=N]");
+  app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate");
+  app.add_option("--temperature", flags.temperature, "0 is greedy");
+  app.add_option("--seed", flags.seed, "Seed of sampling");
+  app.add_flag("--ignore-eos", flags.ignore_eos, "Run on through end-of-turn");
+}
+
+std::vector<std::string> run_arguments(const RunFlags& flags) {
+  std::vector<std::string> argv;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (!value.empty()) argv.push_back("--" + name + "=" + value);
+  };
+  add("model", flags.model_dir);
+  add("shards", flags.shards_dir);
+  add("tp", std::to_string(flags.n_ranks));
+  add("precision", flags.precision);
+  add("backend", flags.backend);
+  add("kv", flags.kv);
+  add("mtp", std::to_string(flags.n_drafts));
+  add("draft-vocab", std::to_string(flags.draft_vocab));
+  add("slots", std::to_string(flags.n_slots));
+  add("prefill-grid", std::to_string(flags.prefill_grid));
+  add("max-context", std::to_string(flags.max_context));
+  add("prefix-cache", std::to_string(flags.prefix_cache_bytes));
+  add("threads", std::to_string(flags.n_threads));
+  add("cpu-target", flags.cpu_target);
+  add("fault", flags.fault);
+  if (flags.max_tokens) add("max-tokens", std::to_string(*flags.max_tokens));
+  if (flags.temperature) add("temperature", std::to_string(*flags.temperature));
+  if (flags.seed) add("seed", std::to_string(*flags.seed));
+  if (flags.ignore_eos) argv.push_back("--ignore-eos");
+  return argv;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include "engine/rank/tests/golden_engine.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+#include "engine/base/philox.h"
+#include "engine/comm/mailbox.h"
+#include "engine/ops/common/cpu_target.h"
+#include "engine/ops/kv_write/kv_write.h"
+
+namespace lockstep::testing {
+namespace {
+
+const std::string kGolden = LOCKSTEP_GOLDEN_DIR;
+
+const nlohmann::json& oracle_entry(const std::string& name) {
+  static const auto json = nlohmann::json::parse(read_text_file(kGolden + "/oracle/public.json"));
+  for (const auto& prompt : json["prompts"]) {
+    if (prompt["name"] == name) return prompt;
+  }
+  fail("the oracle has no prompt {}", name);
+}
+
+}  // namespace
+
+const GoldenModel& golden_model() {
+  static const GoldenModel* model = [] {
+    select_cpu_target("auto");
+    const std::string dir = kGolden + "/tiny-qwen3_5";
+    auto* loaded = new GoldenModel{load_model_config(dir), Checkpoint(dir), {}, {}};
+    const WeightSource source{&loaded->checkpoint, false};
+    loaded->whole = load_rank_weights(loaded->config, source, 1, 0);
+    for (int rank : {0, 1}) {
+      loaded->halves[rank] = load_rank_weights(loaded->config, source, 2, rank);
+    }
+    return loaded;
+  }();
+  return *model;
+}
+
+std::vector<int32_t> oracle_prompt(const std::string& name) {
+  return oracle_entry(name)["ids"].get<std::vector<int32_t>>();
+}
+
+std::vector<int32_t> oracle_greedy(const std::string& name) {
+  return oracle_entry(name)["greedy"].get<std::vector<int32_t>>();
+}
+
+SoloEngine::SoloEngine(const EngineOptions& options, int n_threads)
+    : pool_(n_threads), comm_(make_single_rank_communicator()) {
+  const GoldenModel& model = golden_model();
+  engine_ = std::make_unique<RankEngine>(model.config, model.whole, options, *comm_, pool_);
+}
+
+PairResults run_pair(const EngineOptions& options, const std::vector<Request>& requests) {
+  const GoldenModel& model = golden_model();
+  const int mailbox = create_mailbox_file();
+  const std::string path = "/proc/self/fd/" + std::to_string(mailbox);
+  PairResults results;
+  const auto run_rank = [&](int rank) {
+    ThreadPool pool(1);
+    const auto comm = join_mailbox(path, rank, {});
+    RankEngine engine(model.config, model.halves[rank], options, *comm, pool);
+    results.ranks[rank] = engine.run(requests);
+  };
+  std::thread peer(run_rank, 1);
+  run_rank(0);
+  peer.join();
+  ::close(mailbox);
+  return results;
+}
+
+Request greedy_request(const std::string& name, std::vector<int32_t> prompt, int64_t max_tokens) {
+  Request request;
+  request.name = name;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+Request sampled_request(int index, std::vector<int32_t> prompt, int64_t max_tokens) {
+  Request request = greedy_request("sampled-" + std::to_string(index), std::move(prompt), max_tokens);
+  PhiloxStream random(static_cast<uint64_t>(index), 77);
+  request.sampling.seed = (uint64_t{random.next_u32()} << 32) | random.next_u32();
+  request.sampling.temperature = 0.2f + 1.3f * random.next_uniform();
+  if (index % 2 == 0) request.sampling.top_k = static_cast<int32_t>(1 + random.next_below(60));
+  if (index % 3 == 0) request.sampling.top_p = 0.5f + 0.5f * random.next_uniform();
+  if (index % 5 == 0) request.sampling.min_p = 0.1f * random.next_uniform();
+  if (index % 4 == 1) request.sampling.presence_penalty = random.next_uniform();
+  if (index % 4 == 2) request.sampling.frequency_penalty = random.next_uniform();
+  if (index % 4 == 3) request.sampling.repetition_penalty = 1.0f + random.next_uniform();
+  return request;
+}
+
+std::vector<float> committed_state(const RankEngine& engine, uint64_t id) {
+  const Slot* slot = engine.slot_of(id);
+  LOCKSTEP_CHECK(slot != nullptr);
+  const Sequence& sequence = slot->sequence;
+  std::vector<float> state;
+  for (const GdnState& gdn : sequence.gdn) {
+    state.insert(state.end(), gdn.state.begin(), gdn.state.end());
+    state.insert(state.end(), gdn.conv.begin(), gdn.conv.end());
+  }
+  const KvCacheShape& shape = engine.kv_cache().shape();
+  std::vector<float> row(static_cast<size_t>(shape.head_dim));
+  for (int layer = 0; layer < shape.n_layers; ++layer) {
+    // The MTP layer (the last) is filled for the slots whose next token is known.
+    const bool mtp = layer == golden_model().config.n_kv_layers();
+    const int64_t n = mtp ? slot->n_mtp_slots : sequence.n_positions;
+    const KvView view = engine.kv_cache().view(layer, sequence.page_table);
+    for (int64_t position = 0; position < n; ++position) {
+      for (int head = 0; head < shape.n_kv_heads; ++head) {
+        for (const bool value : {false, true}) {
+          kv_read(view, value, head, position, row.data());
+          state.insert(state.end(), row.begin(), row.end());
+        }
+      }
+    }
+  }
+  return state;
+}
+
+std::vector<std::vector<int32_t>> ids_of(const std::vector<RequestResult>& results) {
+  std::vector<std::vector<int32_t>> ids;
+  for (const RequestResult& result : results) ids.push_back(result.ids);
+  return ids;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,105 @@
+#include "validation/gate/gate_runs.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/process.h"
+#include "validation/gate/run_digest.h"
+#include "validation/tolerance.h"
+
+namespace lockstep {
+namespace {
+
+// Enough for every state and both kinds of layer; the shortest prompt has one token.
+constexpr size_t kShortPrompts = 4;
+
+Oracle shortest_prompts(const Oracle& oracle) {
+  std::vector<const OraclePrompt*> prompts;
+  for (const OraclePrompt& prompt : oracle.prompts) {
+    if (!prompt.has_image) prompts.push_back(&prompt);
+  }
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const auto* a, const auto* b) { return a->ids.size() < b->ids.size(); });
+  if (prompts.size() > kShortPrompts) prompts.resize(kShortPrompts);
+  Oracle cut{oracle.prefix, oracle.tail, {}};
+  for (const OraclePrompt* prompt : prompts) cut.prompts.push_back(*prompt);
+  return cut;
+}
+
+}  // namespace
+
+void run_tool(const std::vector<std::string>& argv) {
+  const ProcessResult result = run_process(argv, std::chrono::minutes(10));
+  if (result.timed_out) fail_with(ExitCode::could_not_judge, "{}: did not end", argv[0]);
+  if (result.exit_code == 0) return;
+  const std::string words = failure_reason(result.stderr_text);
+  fail_with(
+      result.exit_code == static_cast<int>(ExitCode::fail) ? ExitCode::fail
+                                                           : ExitCode::could_not_judge,
+      "{}",
+      words.empty() ? fmt::format("{} ended with exit code {}", argv[0], result.exit_code) : words);
+}
+
+const Oracle& GateRuns::oracle() {
+  if (!oracle_) oracle_ = read_oracle(options_.oracle);
+  return *oracle_;
+}
+
+const Oracle& GateRuns::short_oracle() {
+  if (!short_oracle_) short_oracle_ = shortest_prompts(oracle());
+  return *short_oracle_;
+}
+
+std::string GateRuns::weights_program() const {
+  return options_.weights.empty() ? sibling_program("lockstep-weights").string()
+                                  : options_.weights.string();
+}
+
+const std::filesystem::path& GateRuns::shards() {
+  if (shards_.empty()) {
+    const std::filesystem::path folder = folder_.path() / "shards";
+    try {
+      run_tool({weights_program(), "shard", "--model", options_.model.string(), "--tp", "2",
+                "--out", folder.string()});
+    } catch (const Error& error) {
+      // A checkpoint that cannot be split says nothing about the engine's arithmetic.
+      throw Error(error.what(), ExitCode::could_not_judge);
+    }
+    shards_ = folder;
+  }
+  return shards_;
+}
+
+EngineOptions GateRuns::engine_options(const RunSpec& spec) {
+  EngineOptions engine;
+  engine.engine = options_.engine;
+  engine.model = options_.model;
+  engine.tp = spec.tp;
+  engine.precision = spec.precision == Precision::fp32 ? "fp32" : "bf16";
+  engine.prefill_grid = spec.prefill_grid;
+  engine.slots = spec.slots;
+  engine.fault = spec.fault.empty() ? options_.fault : spec.fault;
+  if (spec.use_shards) engine.shards = shards();
+  return engine;
+}
+
+const std::vector<EngineResult>& GateRuns::results(const RunSpec& spec) {
+  const auto failed = errors_.find(spec.label);
+  if (failed != errors_.end()) fail_with(ExitCode::could_not_judge, "{}", failed->second);
+  const auto found = results_.find(spec.label);
+  if (found != results_.end()) return found->second;
+  try {
+    const Oracle& prompts = spec.short_prompts ? short_oracle() : oracle();
+    const std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
+    auto& kept = results_[spec.label];
+    if (!jobs.empty()) kept = run_engine(engine_options(spec), jobs);
+    digests_.emplace_back(spec.label, run_digest(kept));
+    return kept;
+  } catch (const Error& error) {
+    results_.erase(spec.label);
+    errors_[spec.label] = error.what();
+    throw;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// The engine runs that the gate's steps share: each is made once, when a step first asks for it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "validation/compare/compare.h"
+#include "validation/gate/gate.h"
+#include "validation/oracle.h"
+#include "engine/base/temp_dir.h"
+
+namespace lockstep {
+
+struct RunSpec {
+  std::string label;  // in receipts: "tp2-bf16"
+  int tp = 1;
+  Precision precision = Precision::fp32;
+  std::optional<int> prefill_grid = {};
+  std::optional<int> slots = {};
+  std::string fault = {};
+  bool short_prompts = false;  // only the oracle's few shortest text prompts
+  bool use_shards = false;     // weights from the shard files, not from the checkpoint
+};
+
+class GateRuns {
+ public:
+  explicit GateRuns(const GateOptions& options) : options_(options) {}
+
+  const Oracle& oracle();
+  // The oracle cut down to its shortest text prompts that still make a meaningful run.
+  const Oracle& short_oracle();
+  // Results of the run; throws what run_engine throws, every time it is asked.
+  const std::vector<EngineResult>& results(const RunSpec& spec);
+  EngineOptions engine_options(const RunSpec& spec);
+  // Folder of the shard files; made by the first call.
+  const std::filesystem::path& shards();
+  // The checkpoint tool beside this program.
+  std::string weights_program() const;
+  const std::vector<std::pair<std::string, std::string>>& digests() const { return digests_; }
+
+ private:
+  const GateOptions& options_;
+  TempDir folder_;
+  std::optional<Oracle> oracle_;
+  std::optional<Oracle> short_oracle_;
+  std::filesystem::path shards_;
+  std::map<std::string, std::vector<EngineResult>> results_;
+  std::map<std::string, std::string> errors_;
+  std::vector<std::pair<std::string, std::string>> digests_;
+};
+
+// Runs a program of ours. Throws Error with its own words: exit 1 when it ended with 1 (it judged
+// and refused), else 3.
+void run_tool(const std::vector<std::string>& argv);
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+#include "validation/gate/html_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "build_identity.h"
+#include "validation/gate/svg_plot.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; --edge: #8884; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--edge); vertical-align: top; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .85em; overflow-wrap: anywhere; }
+.verdict { font-weight: 600; }
+.PASS { color: #1a7f37; } .SKIPPED, .MISTRUSTED { color: #b07800; } .ERROR, .FAIL { color: #cf222e; }
+svg { width: 100%; height: auto; }
+.grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
+.line, .limit { fill: none; stroke-width: 1.5; } .limit { stroke: #cf222e; stroke-dasharray: 6 4; }
+.limit-mark { color: #cf222e; } .legend span { margin-right: 1rem; white-space: nowrap; font-size: .85em; }
+)";
+
+std::string verdict_html(Verdict verdict) {
+  return fmt::format("<span class='verdict {0}'>{0}</span>", verdict_name(verdict));
+}
+
+std::string steps_table(const GateReport& report) {
+  std::string html = "<table>\n<tr><th>step<th>verdict<th>seconds<th>what was found</tr>\n";
+  for (const GateStep& step : report.steps) {
+    html += fmt::format("<tr><td>{}<td>{}<td class='number'>{:.1f}<td>{}<br><code>{}</code></tr>\n",
+                        escape_markup(step.title), verdict_html(step.verdict), step.seconds,
+                        escape_markup(step.detail), escape_markup(step.repro));
+  }
+  return html + "</table>\n";
+}
+
+// Every tap that some prompt compared, in the order of the network.
+std::vector<std::string> plotted_taps(const CompareReport& report) {
+  std::set<std::string, TapOrder> taps;
+  for (const PromptReport& prompt : report.prompts) {
+    for (const TapRow& row : prompt.taps) {
+      if (row.has_positions && row.limit.rel_l2 > 0) taps.insert(row.tap);
+    }
+  }
+  return {taps.begin(), taps.end()};
+}
+
+const TapRow* row_of(const PromptReport& prompt, const std::string& tap) {
+  const auto at = std::find_if(prompt.taps.begin(), prompt.taps.end(),
+                               [&](const TapRow& row) { return row.tap == tap; });
+  return at == prompt.taps.end() ? nullptr : &*at;
+}
+
+std::string plot(const CompareReport& report) {
+  const std::vector<std::string> taps = plotted_taps(report);
+  if (taps.empty()) return "<p>Nothing was compared.</p>\n";
+  std::vector<PlotLine> lines;
+  PlotLine limit{"limit (the tightest of all prompts)", {}, true};
+  limit.values.assign(taps.size(), std::numeric_limits<double>::infinity());
+  for (const PromptReport& prompt : report.prompts) {
+    if (prompt.skipped) continue;
+    PlotLine line{prompt.name, {}, false};
+    for (size_t i = 0; i < taps.size(); ++i) {
+      const TapRow* row = row_of(prompt, taps[i]);
+      line.values.push_back(row == nullptr ? 0 : row->diff.rel_l2);
+      if (row != nullptr && row->limit.rel_l2 > 0) {
+        limit.values[i] = std::min(limit.values[i], row->limit.rel_l2);
+      }
+    }
+    lines.push_back(std::move(line));
+  }
+  lines.push_back(std::move(limit));
+  return svg_line_plot(taps, lines);
+}
+
+std::string prompts_table(const CompareReport& report) {
+  std::string html =
+      "<table>\n<tr><th>prompt<th>verdict<th>worst relative L2<th>at<th>tokens<th>margin error"
+      "<th>first bad</tr>\n";
+  for (const PromptReport& prompt : report.prompts) {
+    if (prompt.skipped) continue;
+    html += fmt::format(
+        "<tr><td>{}<td>{}<td class='number'>{:.2e}<td>{}<td class='number'>{}/{}"
+        "<td class='number'>{:.2e}<td>{}</tr>\n",
+        escape_markup(prompt.name), verdict_html(prompt.verdict), prompt.worst_rel_l2,
+        escape_markup(prompt.worst_rel_tap), prompt.greedy.n_match, prompt.greedy.length,
+        prompt.greedy.worst_margin_err, escape_markup(prompt.first_bad));
+  }
+  return html + "</table>\n";
+}
+
+std::string comparison_section(const GateComparison& comparison) {
+  return fmt::format("<h2>{} {}</h2>\n{}{}", escape_markup(comparison.title),
+                     verdict_html(comparison.report.verdict), plot(comparison.report),
+                     prompts_table(comparison.report));
+}
+
+std::string facts_table(const ReceiptFacts& facts) {
+  const std::string commit = *kBuildCommit == '\0'
+                                 ? std::string("unknown")
+                                 : std::string(kBuildCommit) + (kBuildDirty ? " with changes" : "");
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"started", facts.started},
+      {"took", fmt::format("{:.1f} s", facts.seconds)},
+      {"command", facts.command},
+      {"version", kBuildVersion},
+      {"commit", commit},
+      {"model", facts.options.model.string()},
+      {"oracle", facts.options.oracle.string()},
+      {"planted fault", facts.options.fault.empty() ? "none" : facts.options.fault}};
+  std::string html = "<table>\n";
+  for (const auto& [name, value] : rows) {
+    html += fmt::format("<tr><th>{}<td><code>{}</code></tr>\n", name, escape_markup(value));
+  }
+  return html + "</table>\n";
+}
+
+}  // namespace
+
+std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width'>\n<title>Lockstep gate: {0}</title>\n"
+      "<style>{1}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
+      verdict_name(report.verdict), kStyle, verdict_html(report.verdict));
+  html += facts_table(facts) + "<h2>Steps</h2>\n" + steps_table(report);
+  html += "<h2>Not checked</h2>\n<ul>\n";
+  for (const std::string& line : report.not_checked) html += "<li>" + escape_markup(line) + "\n";
+  html += "</ul>\n";
+  for (const GateComparison& comparison : report.comparisons) {
+    html += comparison_section(comparison);
+  }
+  return html + "</body></html>\n";
+}
+
+}  // namespace lockstep
