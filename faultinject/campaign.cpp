@@ -103,9 +103,9 @@ Finding judge_cache(const CatalogueRow& row, const CampaignOptions& options, boo
   std::string jobs;
   for (const char* name : {"first", "second"}) {
     // Twice the text: a hit must share more than one page for a page table to be wrong.
-    const Json job = {{"name", name},     {"prompt", std::string(kPrompt) + kPrompt},
-                      {"max_tokens", 8},  {"temperature", 0},
-                      {"logits", 4},      {"ignore_eos", true}};
+    const Json job = {{"name", name},    {"prompt", std::string(kPrompt) + kPrompt},
+                      {"max_tokens", 8}, {"temperature", 0},
+                      {"logits", 4},     {"ignore_eos", true}};
     jobs += job.dump() + "\n";
   }
   const auto results = run_jobs(jobs, row, options, 0, plant);
@@ -123,9 +123,15 @@ Finding judge_cache(const CatalogueRow& row, const CampaignOptions& options, boo
 Finding run_row(const CatalogueRow& row, const CampaignOptions& options, bool plant) {
   Finding finding;
   switch (row.detector) {
-    case Detector::compare: finding = judge_compare(row, options, plant); break;
-    case Detector::depths: finding = judge_depths(row, options, plant); break;
-    case Detector::cache: finding = judge_cache(row, options, plant); break;
+    case Detector::compare:
+      finding = judge_compare(row, options, plant);
+      break;
+    case Detector::depths:
+      finding = judge_depths(row, options, plant);
+      break;
+    case Detector::cache:
+      finding = judge_cache(row, options, plant);
+      break;
   }
   finding.named = finding.caught && finding.found.starts_with(row.names);
   return finding;

@@ -1,4 +1,5 @@
-// Runs catalogue rows: plants the fault, runs the detector, and says whether it was caught and named.
+// Runs catalogue rows: plants the fault, runs the detector, and says whether it was caught and
+// named.
 #pragma once
 
 #include <filesystem>

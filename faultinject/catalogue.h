@@ -1,5 +1,5 @@
-// The fault catalogue: which fault must be caught by which detector, and what the detector must name.
-// Data: faultinject/catalogue.json, described in docs/formats/fault-catalogue.md.
+// The fault catalogue: which fault must be caught by which detector, and what the detector must
+// name. Data: faultinject/catalogue.json, described in docs/formats/fault-catalogue.md.
 #pragma once
 
 #include <string>

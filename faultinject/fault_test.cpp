@@ -1,5 +1,5 @@
-// Every fault point is planted by the catalogue, caught by its detector, and named; without the fault
-// the detectors are silent.
+// Every fault point is planted by the catalogue, caught by its detector, and named; without the
+// fault the detectors are silent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Campaign, ::testing::ValuesIn(built_in_catal
                          [](const auto& row) {
                            std::string name = row.param.point();
                            std::replace_if(
-                               name.begin(), name.end(), [](char c) { return c == '.' || c == '-'; },
-                               '_');
+                               name.begin(), name.end(),
+                               [](char c) { return c == '.' || c == '-'; }, '_');
                            return name;
                          });
 
@@ -58,9 +58,10 @@ TEST(Catalogue, CoversEveryFaultPoint) {
 TEST(Catalogue, RefusesWhatItDoesNotKnow) {
   EXPECT_THROW(parse_catalogue("{", "x"), Error);
   EXPECT_THROW(parse_catalogue(R"({"version": 2, "rows": []})", "x"), Error);
-  EXPECT_THROW(parse_catalogue(
-                   R"({"version": 1, "rows": [{"fault": "a", "detector": "b", "names": "c"}]})", "x"),
-               Error);
+  EXPECT_THROW(
+      parse_catalogue(R"({"version": 1, "rows": [{"fault": "a", "detector": "b", "names": "c"}]})",
+                      "x"),
+      Error);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ int list_faults(bool as_json) {
 std::vector<CatalogueRow> selected_rows(const std::vector<std::string>& only) {
   std::vector<CatalogueRow> rows;
   for (const CatalogueRow& row : built_in_catalogue()) {
-    const bool wanted = only.empty() || std::find(only.begin(), only.end(), row.point()) != only.end();
+    const bool wanted =
+        only.empty() || std::find(only.begin(), only.end(), row.point()) != only.end();
     if (wanted) rows.push_back(row);
   }
   if (rows.empty()) fail_with(ExitCode::usage, "--only: the catalogue has no such fault");

@@ -20,8 +20,8 @@ struct EngineOptions {
   std::string precision = "fp32";
   std::string backend = "cpu";
   std::optional<int> prefill_grid;
-  std::string fault;  // NAME[@layer,rank,round]; empty for none
-  int mtp = 0;  // drafts per round
+  std::string fault;             // NAME[@layer,rank,round]; empty for none
+  int mtp = 0;                   // drafts per round
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together

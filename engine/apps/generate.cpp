@@ -36,17 +36,16 @@ struct GenerateFlags {
 std::vector<std::string> rank_command(const GenerateFlags& flags, const fs::path& jobs,
                                       const fs::path& out_dir, int rank, int mailbox_fd) {
   const char* program = flags.run.fault.empty() ? "lockstep-rank" : "lockstep-rank-faulty";
-  std::vector<std::string> argv = {sibling_program(program).string(),
-                                   "--jobs=" + jobs.string(),
-                                   "--out=" + out_dir.string(),
-                                   "--rank=" + std::to_string(rank)};
+  std::vector<std::string> argv = {sibling_program(program).string(), "--jobs=" + jobs.string(),
+                                   "--out=" + out_dir.string(), "--rank=" + std::to_string(rank)};
   for (std::string& argument : run_arguments(flags.run)) argv.push_back(std::move(argument));
-  if (mailbox_fd >= 0) argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd));
+  if (mailbox_fd >= 0)
+    argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd));
   return argv;
 }
 
-// Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the exit
-// code is that of the first that failed.
+// Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the
+// exit code is that of the first that failed.
 int wait_for_ranks(std::vector<ChildProcess>& ranks) {
   using Clock = std::chrono::steady_clock;
   std::vector<bool> done(ranks.size(), false);
@@ -97,11 +96,11 @@ void print_statistics(const Json& result) {
   const Json& mtp = result["mtp"];
   const double decode_s = timing["decode_s"].get<double>();
   const double rate = decode_s > 0 ? timing["decode_tokens"].get<double>() / decode_s : 0.0;
-  fmt::print(stderr, "{} prompt tokens ({} cached), {} generated ({}), {:.1f} tokens/s; drafts {} of {}\n",
+  fmt::print(stderr,
+             "{} prompt tokens ({} cached), {} generated ({}), {:.1f} tokens/s; drafts {} of {}\n",
              result["prompt_tokens"].get<int64_t>(), result["cache"]["hit_tokens"].get<int64_t>(),
-             result["completion_tokens"].get<int64_t>(),
-             result["finish_reason"].get<std::string>(), rate, mtp["accepted"].get<int64_t>(),
-             mtp["drafted"].get<int64_t>());
+             result["completion_tokens"].get<int64_t>(), result["finish_reason"].get<std::string>(),
+             rate, mtp["accepted"].get<int64_t>(), mtp["drafted"].get<int64_t>());
 }
 
 // One prompt: the text to stdout, statistics to stderr, or everything as JSON to stdout.
@@ -145,7 +144,8 @@ int main(int argc, char** argv) {
     auto* prompt = app.add_option("--prompt", flags.prompt, "Text to continue");
     auto* chat = app.add_option("--chat", flags.chat, "File with a chat-completions request body");
     auto* jobs = app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line");
-    auto* out = app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps of --jobs");
+    auto* out =
+        app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps of --jobs");
     jobs->needs(out);
     out->needs(jobs);
     prompt->excludes(chat)->excludes(jobs);

@@ -60,7 +60,8 @@ const auto kOwnGroup = bp::extend::on_exec_setup([](auto&) {
 });
 
 // A rank without the program that started it has nobody to answer to.
-const auto kEndsWithParent = bp::extend::on_exec_setup([](auto&) { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
+const auto kEndsWithParent =
+    bp::extend::on_exec_setup([](auto&) { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
 
 // Boost's own wait with a time limit takes over SIGCHLD of the whole process: poll instead.
 bool ended_before(bp::child& child, Clock::time_point deadline) {

@@ -23,8 +23,8 @@ struct Span {
 };
 
 struct Batch {
-  std::vector<int32_t> ids;              // [n_columns]
-  std::vector<RopePosition> positions;   // [n_columns]
+  std::vector<int32_t> ids;             // [n_columns]
+  std::vector<RopePosition> positions;  // [n_columns]
   std::vector<Span> spans;
   int round = 0;
 

@@ -29,8 +29,9 @@ int64_t n_rows_of(const MatrixPieces& pieces) {
 
 // Norm over heads of head_dim values that lie `stride` apart, then rotation, then the Hadamard
 // transform where the cache holds INT8. `out` is dense. `shift_positions` is a planted fault.
-void prepare_heads(const Model& model, const float* x, int64_t stride, const std::vector<float>& norm,
-                   const Batch& batch, int n_heads, bool shift_positions, float* out) {
+void prepare_heads(const Model& model, const float* x, int64_t stride,
+                   const std::vector<float>& norm, const Batch& batch, int n_heads,
+                   bool shift_positions, float* out) {
   const int head_dim = model.config.head_dim;
   const int64_t n = batch.n_columns();
   rmsnorm({x, stride, norm.data(), out, head_dim, n * n_heads, head_dim, model.config.rms_norm_eps,
@@ -66,7 +67,8 @@ struct GdnInputs {
   const float* beta;       // [n_tokens, heads]
 };
 
-// Convolution and delta rule of n_tokens columns; advances the state, writes out [n_tokens, v_width].
+// Convolution and delta rule of n_tokens columns; advances the state, writes out [n_tokens,
+// v_width].
 void run_gdn(const Model& model, const GdnWeights& weights, const GdnInputs& in, Phase phase,
              int64_t first_position, int64_t n_tokens, GdnState& state, float* mixed, float* out) {
   const GdnConfig& gdn = model.weights.dims.gdn;
@@ -128,8 +130,8 @@ void linear_rows(const Model& model, const MatrixPieces& pieces, const float* x,
   }
 }
 
-void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x, int64_t n_columns,
-                   std::vector<float>& out) {
+void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x,
+                   int64_t n_columns, std::vector<float>& out) {
   const int64_t width = n_rows_of(pieces);
   grow(out, n_columns * width);
   linear_rows(model, pieces, x, n_columns, out.data(), width, model.rounding);
@@ -200,13 +202,12 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
   prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, shift_positions,
                 q.data());
   for (const Span& span : batch.spans) {
-    attention({q.data() + span.column * width, width,
-               qg.data() + span.column * 2 * width + head_dim, 2 * width, head_dim, 2 * head_dim,
-               out.data() + span.column * width, width,
-               model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
-               span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)),
-               model.rounding},
-              model.pool);
+    attention(
+        {q.data() + span.column * width, width, qg.data() + span.column * 2 * width + head_dim,
+         2 * width, head_dim, 2 * head_dim, out.data() + span.column * width, width,
+         model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
+         span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding},
+        model.pool);
   }
   if (fault_fires("attention.k-tail-dropped", site)) {
     for (int64_t t = 0; t < n; ++t) std::fill_n(out.data() + (t + 1) * width - 16, 16, 0.0f);
@@ -253,8 +254,9 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
     GdnState& state = span.sequence->gdn[gdn_layer];
     const GdnInputs in{m.data() + span.column * channels, log_decay + span.column * heads,
                        beta + span.column * heads};
-    if (span.phase == Phase::prefill && fault_fires("gdn.conv-state-lost-between-chunks",
-                                                    {cursor.layer, model.comm.rank(), batch.round})) {
+    if (span.phase == Phase::prefill &&
+        fault_fires("gdn.conv-state-lost-between-chunks",
+                    {cursor.layer, model.comm.rank(), batch.round})) {
       std::fill(state.conv.begin(), state.conv.end(), 0.0f);
     }
     if (span.phase == Phase::decode && span.n_tokens > 1) {

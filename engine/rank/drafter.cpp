@@ -40,8 +40,8 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
   propose(std::move(slots), std::move(proposing), round);
 }
 
-// One draft a pass: the argmax of the last MTP output, which is then fed back with that output as its
-// hidden row. Slots that have enough drafts leave the batch.
+// One draft a pass: the argmax of the last MTP output, which is then fed back with that output as
+// its hidden row. Slots that have enough drafts leave the batch.
 void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int round) {
   const int64_t hidden = model_.config.hidden_size;
   const auto wanted = [&](const Slot& slot) {
@@ -73,9 +73,10 @@ void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int 
 }
 
 int32_t Drafter::best_token(const float* logits) const {
-  const int64_t n = options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live)
-                                             : options_.n_live;
-  // NaN logits make a draft that verification refuses; the target's own logits decide what is wrong.
+  const int64_t n =
+      options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live) : options_.n_live;
+  // NaN logits make a draft that verification refuses; the target's own logits decide what is
+  // wrong.
   return static_cast<int32_t>(std::max<int64_t>(0, argmax(logits, n)));
 }
 

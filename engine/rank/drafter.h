@@ -20,8 +20,8 @@ class Drafter {
 
   bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
 
-  // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i, whose
-  // final-norm row is hidden[i]. `propose` asks for drafts after the last token.
+  // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i,
+  // whose final-norm row is hidden[i]. `propose` asks for drafts after the last token.
   struct Advance {
     Slot* slot;
     int64_t first_slot;

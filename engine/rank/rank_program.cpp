@@ -69,7 +69,8 @@ JobOverrides overrides_of(const RunFlags& flags) {
 std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) {
   if (flags.run.n_ranks == 1) return make_single_rank_communicator();
   if (flags.mailbox.empty()) {
-    fail_with(ExitCode::usage, "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
+    fail_with(ExitCode::usage,
+              "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
   }
   MailboxOptions options;
   options.spin = may_spin;
@@ -77,7 +78,8 @@ std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) 
 }
 
 void write_outputs(const RankFlags& flags, const RankEngine& engine, const ModelText& text,
-                   const std::vector<Request>& requests, const std::vector<RequestResult>& results) {
+                   const std::vector<Request>& requests,
+                   const std::vector<RequestResult>& results) {
   const fs::path out(flags.out_dir);
   std::string lines;
   for (size_t i = 0; i < requests.size(); ++i) {

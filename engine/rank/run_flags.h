@@ -1,4 +1,5 @@
-// The flags that a run of the engine has, shared by the program of one rank and by those that start ranks.
+// The flags that a run of the engine has, shared by the program of one rank and by those that start
+// ranks.
 #pragma once
 
 #include <cstdint>

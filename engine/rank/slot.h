@@ -24,7 +24,8 @@ struct Slot {
   int32_t next_token = 0;       // chosen (or forced), not yet fed
   std::vector<int32_t> drafts;  // guesses for the tokens after next_token
   int64_t n_mtp_slots = 0;      // MTP slots whose K and V are final
-  std::vector<float> carried_hidden;  // final-norm row of slot n_mtp_slots when it lies before this chunk
+  std::vector<float>
+      carried_hidden;  // final-norm row of slot n_mtp_slots when it lies before this chunk
 
   int64_t prompt_tokens() const { return static_cast<int64_t>(request->prompt.size()); }
   int64_t tokens_left() const {

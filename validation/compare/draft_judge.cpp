@@ -11,7 +11,8 @@ namespace {
 int64_t common_steps(const OraclePrompt& oracle, const EngineResult& engine) {
   const size_t n = std::min(oracle.greedy.size(), engine.ids.size());
   const auto end = oracle.greedy.begin() + static_cast<std::ptrdiff_t>(n);
-  return std::mismatch(oracle.greedy.begin(), end, engine.ids.begin()).first - oracle.greedy.begin();
+  return std::mismatch(oracle.greedy.begin(), end, engine.ids.begin()).first -
+         oracle.greedy.begin();
 }
 
 // How many of a round's drafts are the tokens that follow.
@@ -59,8 +60,9 @@ DraftReport judge_drafts(const OraclePrompt& oracle, const EngineResult& engine)
     report.n_accepted += accepted_prefix(round.drafts, engine.ids, round.step);
   }
   if (n_accepted != engine.drafts_accepted) {
-    found(report, "drafts", fmt::format("the engine counts {} accepted drafts, its rounds show {}",
-                                        engine.drafts_accepted, n_accepted));
+    found(report, "drafts",
+          fmt::format("the engine counts {} accepted drafts, its rounds show {}",
+                      engine.drafts_accepted, n_accepted));
   }
   return report;
 }

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/base/temp_dir.h"
 #include "validation/compare/compare.h"
 #include "validation/compare/greedy_judge.h"
-#include "engine/base/temp_dir.h"
 #include "validation/testing/synthetic_run.h"
 #include "validation/tolerance.h"
 

@@ -125,7 +125,8 @@ TEST(PrefixCache, RestoredStateEqualsFreshPrefill) {
     ASSERT_EQ(engine->slot_of(id)->result->cache_hit_tokens, (n - 1) / kGrid * kGrid);
     SoloEngine fresh(cached_options(0));
     const uint64_t fresh_id = fresh->submit(request);
-    while (fresh->slot_of(fresh_id) == nullptr || !fresh->slot_of(fresh_id)->decoding) fresh->step();
+    while (fresh->slot_of(fresh_id) == nullptr || !fresh->slot_of(fresh_id)->decoding)
+      fresh->step();
     ASSERT_EQ(committed_state(engine.get(), id), committed_state(fresh.get(), fresh_id)) << n;
   }
 }

@@ -1,4 +1,5 @@
-// I4: speculation changes speed, never text; and what a rewind leaves is what plain decode would have.
+// I4: speculation changes speed, never text; and what a rewind leaves is what plain decode would
+// have.
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
@@ -15,7 +16,7 @@ EngineOptions options_with(int n_drafts, int n_slots) {
   return options;
 }
 
-const std::vector<std::string> kPrompts = {"chat-code", "chat-tool",  "one-token", "repeat",
+const std::vector<std::string> kPrompts = {"chat-code",  "chat-tool",  "one-token", "repeat",
                                            "utf8-mixed", "code-short", "zh-short",  "chat-memory"};
 
 std::vector<Request> greedy_requests(int64_t max_tokens) {
@@ -72,7 +73,8 @@ TEST(Speculation, SampledTextIsTheSameForEveryDepth) {
   }
 }
 
-// After every round of a k=3 run, the committed states equal those of plain decode at the same length.
+// After every round of a k=3 run, the committed states equal those of plain decode at the same
+// length.
 TEST(Speculation, RewindLeavesTheStateOfPlainDecode) {
   for (const char* name : {"chat-code", "zh-short"}) {
     const Request request = greedy_request(name, oracle_prompt(name), 40);
