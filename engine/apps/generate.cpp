@@ -1,21 +1,17 @@
 // lockstep generate: starts one or two rank processes on a job file, or on one prompt.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "engine/apps/rank_runner.h"
+#include "engine/apps/request_log.h"
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
-#include "engine/base/process.h"
 #include "engine/base/temp_dir.h"
-#include "engine/comm/mailbox.h"
 #include "engine/rank/run_flags.h"
 
 namespace lockstep {
@@ -30,55 +26,9 @@ struct GenerateFlags {
   std::string out_dir;
   std::string prompt;
   std::string chat;
+  std::string record;
   bool json = false;
 };
-
-std::vector<std::string> rank_command(const GenerateFlags& flags, const fs::path& jobs,
-                                      const fs::path& out_dir, int rank, int mailbox_fd) {
-  const char* program = flags.run.fault.empty() ? "lockstep-rank" : "lockstep-rank-faulty";
-  std::vector<std::string> argv = {sibling_program(program).string(), "--jobs=" + jobs.string(),
-                                   "--out=" + out_dir.string(), "--rank=" + std::to_string(rank)};
-  for (std::string& argument : run_arguments(flags.run)) argv.push_back(std::move(argument));
-  if (mailbox_fd >= 0)
-    argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd));
-  return argv;
-}
-
-// Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the
-// exit code is that of the first that failed.
-int wait_for_ranks(std::vector<ChildProcess>& ranks) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<bool> done(ranks.size(), false);
-  int exit_code = 0;
-  Clock::time_point give_up = Clock::time_point::max();
-  for (size_t n_done = 0; n_done < ranks.size();) {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (done[i] || ranks[i].running()) continue;
-      done[i] = true;
-      ++n_done;
-      const int code = ranks[i].wait();
-      if (code != 0 && exit_code == 0) {
-        exit_code = code;
-        give_up = Clock::now() + std::chrono::seconds(2);
-      }
-    }
-    if (Clock::now() > give_up) {
-      ranks.clear();  // kills what still runs
-      break;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return exit_code;
-}
-
-int run_ranks(const GenerateFlags& flags, const fs::path& jobs, const fs::path& out_dir) {
-  const int mailbox_fd = flags.run.n_ranks > 1 ? create_mailbox_file() : -1;
-  std::vector<ChildProcess> ranks;
-  for (int rank = 0; rank < flags.run.n_ranks; ++rank) {
-    ranks.emplace_back(rank_command(flags, jobs, out_dir, rank, mailbox_fd));
-  }
-  return wait_for_ranks(ranks);
-}
 
 Json single_job(const GenerateFlags& flags) {
   Json job = {{"name", "prompt"}};
@@ -109,7 +59,8 @@ int generate_one(const GenerateFlags& flags) {
   const fs::path jobs = folder.path() / "jobs.jsonl";
   write_file_atomically(
       jobs, single_job(flags).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-  if (const int code = run_ranks(flags, jobs, folder.path()); code != 0) return code;
+  if (const int code = run_ranks(flags.run, jobs, folder.path()); code != 0) return code;
+  if (!flags.record.empty()) write_request_log(flags.record, flags.run, jobs, folder.path());
   Json result = Json::parse(read_text_file(folder.path() / "results.jsonl"));
   if (flags.json) {
     result.erase("name");
@@ -126,7 +77,10 @@ int generate_jobs(const GenerateFlags& flags) {
   std::error_code error;
   fs::create_directories(flags.out_dir, error);
   if (error) fail("--out {}: {}", flags.out_dir, error.message());
-  const int code = run_ranks(flags, flags.jobs, flags.out_dir);
+  const int code = run_ranks(flags.run, flags.jobs, flags.out_dir);
+  if (code == 0 && !flags.record.empty()) {
+    write_request_log(flags.record, flags.run, flags.jobs, flags.out_dir);
+  }
   if (code == 0 && flags.json) {
     fmt::print("{}", read_text_file(fs::path(flags.out_dir) / "results.jsonl", size_t{1} << 30));
   }
@@ -150,6 +104,7 @@ int main(int argc, char** argv) {
     out->needs(jobs);
     prompt->excludes(chat)->excludes(jobs);
     chat->excludes(jobs);
+    app.add_option("--record", flags.record, "Write a request log that 'lockstep replay' runs again");
     app.add_flag("--json", flags.json, "Print the results as JSON");
     try {
       app.parse(argc, argv);

@@ -28,7 +28,7 @@ int64_t n_rows_of(const MatrixPieces& pieces) {
 }
 
 // Norm over heads of head_dim values that lie `stride` apart, then rotation, then the Hadamard
-// transform where the cache holds INT8. `out` is dense. `shift_positions` is a planted fault.
+// transform where keys are rotated. `out` is dense. `shift_positions` is a planted fault.
 void prepare_heads(const Model& model, const float* x, int64_t stride,
                    const std::vector<float>& norm, const Batch& batch, int n_heads,
                    bool shift_positions, float* out) {
@@ -47,7 +47,7 @@ void prepare_heads(const Model& model, const float* x, int64_t stride,
   rope({out, int64_t{n_heads} * head_dim, positions, model.inv_freq.data(), n, n_heads, head_dim,
         model.config.rotary_dim, model.rounding},
        model.pool);
-  if (model.kv.shape().type == KvType::int8) {
+  if (model.rotate_keys) {
     hadamard(out, head_dim, n * n_heads, head_dim, model.rounding, model.pool);
   }
 }

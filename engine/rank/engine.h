@@ -31,6 +31,7 @@ enum class Precision : uint8_t { fp32, bf16 };
 struct EngineOptions {
   Precision precision = Precision::bf16;
   KvType kv_type = KvType::bf16;
+  bool rotate_keys = true;     // Hadamard rotation of q and k with kv_type int8
   int64_t prefill_grid = 512;  // positions; a multiple of kGdnChunk
   int64_t max_context = 0;     // positions per slot; 0: what the model allows
   int n_slots = 1;

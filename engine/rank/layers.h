@@ -26,6 +26,7 @@ struct Workspace {
 struct Model {
   const ModelConfig& config;
   const RankWeights& weights;
+  bool rotate_keys;   // Hadamard rotation of q and k
   Rounding rounding;  // of activations and of the exchange type
   std::vector<float> inv_freq;
   KvCache& kv;
