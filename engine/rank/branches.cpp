@@ -206,7 +206,8 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
         {q.data() + span.column * width, width, qg.data() + span.column * 2 * width + head_dim,
          2 * width, head_dim, 2 * head_dim, out.data() + span.column * width, width,
          model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
-         span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding},
+         span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding,
+         span.first_visible},
         model.pool);
   }
   if (fault_fires("attention.k-tail-dropped", site)) {

@@ -11,6 +11,7 @@ namespace lockstep {
 struct DraftOptions {
   int n_drafts = 0;         // k: drafts per round, 0 to 5
   int64_t n_live = 0;       // vocabulary rows that exist
+  int64_t window = 0;       // positions that a draft sees at least; 0: all
   int64_t draft_vocab = 0;  // drafts come from the first draft_vocab rows; 0: all
 };
 
@@ -35,6 +36,7 @@ class Drafter {
 
  private:
   void propose(std::vector<Slot*> slots, std::vector<float> outputs, int round);
+  int64_t first_visible(int64_t position) const;
   int32_t best_token(const float* logits) const;
 
   const Model& model_;

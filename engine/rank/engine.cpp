@@ -99,7 +99,8 @@ RankEngine::RankEngine(const ModelConfig& config, const RankWeights& weights,
              kv_,
              comm,
              pool},
-      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_vocab}) {
+      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_window,
+                        options.draft_vocab}) {
   if (options.prefill_grid <= 0 || options.prefill_grid % kGdnChunk != 0) {
     fail_with(ExitCode::usage, "--prefill-grid {}: must be a positive multiple of {}",
               options.prefill_grid, kGdnChunk);

@@ -36,6 +36,7 @@ struct EngineOptions {
   int64_t max_context = 0;     // positions per slot; 0: what the model allows
   int n_slots = 1;
   int n_drafts = 0;                // k of speculation
+  int64_t draft_window = 0;        // positions that a draft sees at least; 0: all
   int64_t draft_vocab = 0;         // drafts come from the first rows of the vocabulary; 0: all
   int64_t n_live_tokens = 0;       // vocabulary rows that exist; 0: all
   int64_t prefix_cache_bytes = 0;  // budget of snapshot states; 0: off

@@ -51,6 +51,7 @@ EngineOptions engine_options(const RunFlags& flags, const ModelText& text) {
   options.max_context = flags.max_context;
   options.n_slots = flags.n_slots;
   options.n_drafts = flags.n_drafts;
+  options.draft_window = flags.draft_window;
   options.draft_vocab = flags.draft_vocab;
   options.n_live_tokens = text.n_live_tokens();
   options.prefix_cache_bytes = flags.prefix_cache_bytes;

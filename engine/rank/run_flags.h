@@ -25,6 +25,7 @@ struct RunFlags {
   int n_threads = 0;
   int n_slots = 2;
   int n_drafts = 3;
+  int64_t draft_window = 0;
   int64_t draft_vocab = 0;
   int64_t prefill_grid = 512;
   int64_t max_context = 0;

@@ -1,4 +1,5 @@
-// KV cache types: what INT8 costs in perplexity, what the Hadamard rotation buys, and 64-bit page tables.
+// KV cache types: what INT8 costs in perplexity, what the Hadamard rotation buys, and 64-bit page
+// tables.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -44,14 +45,15 @@ double golden_nll(KvType type, bool rotate) {
   return mean_nll(engine.get(), material());
 }
 
-// A stored INT8 value is off by at most half a step, s/2 = max|x| / 254 of its group of 64, a bf16 value
-// by 2^-9 of itself. With groups whose largest value is about three times their root mean square, the
-// relative L2 error of an INT8 vector is 3/254/sqrt(3) = 0.7 %, of a bf16 one 2^-9/sqrt(3) = 0.11 %: six
-// times bf16's own. The bf16 run's logits lie 1 % (final_norm noise of the oracle) from float32; KV is one
-// of some ten rounding points of equal size, so that INT8 adds at most 6/sqrt(10) = 2 times that noise.
-// Logit noise of standard deviation sigma costs sigma^2/2 of mean log-probability; bf16's sigma here is
-// about 0.05 (margins move by 0.08), so 0.1^2/2 = 0.005 nats for INT8, and as much again for the bias of
-// one text of 4,000 tokens (0.1/sqrt(4000) = 0.0016, three of them).
+// A stored INT8 value is off by at most half a step, s/2 = max|x| / 254 of its group of 64, a bf16
+// value by 2^-9 of itself. With groups whose largest value is about three times their root mean
+// square, the relative L2 error of an INT8 vector is 3/254/sqrt(3) = 0.7 %, of a bf16 one
+// 2^-9/sqrt(3) = 0.11 %: six times bf16's own. The bf16 run's logits lie 1 % (final_norm noise of
+// the oracle) from float32; KV is one of some ten rounding points of equal size, so that INT8 adds
+// at most 6/sqrt(10) = 2 times that noise. Logit noise of standard deviation sigma costs sigma^2/2
+// of mean log-probability; bf16's sigma here is about 0.05 (margins move by 0.08), so 0.1^2/2 =
+// 0.005 nats for INT8, and as much again for the bias of one text of 4,000 tokens (0.1/sqrt(4000) =
+// 0.0016, three of them).
 constexpr double kInt8NllBound = 0.01;
 
 TEST(KvTypes, Int8PerplexityIsWithinItsBound) {
@@ -62,8 +64,8 @@ TEST(KvTypes, Int8PerplexityIsWithinItsBound) {
   RecordProperty("nll_bf16", std::to_string(bf16));
   RecordProperty("nll_int8", std::to_string(int8));
   RecordProperty("nll_int8_without_hadamard", std::to_string(int8_plain));
-  std::printf("mean nll: bf16 %.5f fp16 %.5f int8 %.5f int8 without Hadamard %.5f\n", bf16, fp16, int8,
-              int8_plain);
+  std::printf("mean nll: bf16 %.5f fp16 %.5f int8 %.5f int8 without Hadamard %.5f\n", bf16, fp16,
+              int8, int8_plain);
   EXPECT_LT(std::abs(fp16 - bf16), kInt8NllBound);
   EXPECT_LT(std::abs(int8 - bf16), kInt8NllBound);
   EXPECT_LT(std::abs(int8 - bf16), std::abs(int8_plain - bf16) + kInt8NllBound / 4);
@@ -72,8 +74,7 @@ TEST(KvTypes, Int8PerplexityIsWithinItsBound) {
 // Outlier channels in K (by k_norm) that q_norm takes back: the function is the same, INT8 is not.
 TEST(KvTypes, HadamardHelpsAgainstOutlierChannels) {
   const GoldenModel& golden = golden_model();
-  RankWeights weights =
-      load_rank_weights(golden.config, {&golden.checkpoint, false}, 1, 0);
+  RankWeights weights = load_rank_weights(golden.config, {&golden.checkpoint, false}, 1, 0);
   // Beyond the rotary dimensions, so that RoPE does not mix the channels with others.
   for (LayerWeights& layer : weights.layers) {
     if (layer.kind != LayerKind::full_attention) continue;

@@ -108,6 +108,25 @@ TEST(Speculation, RewindLeavesTheStateOfPlainDecode) {
   }
 }
 
+// What a draft sees or may propose changes speed alone.
+TEST(Speculation, DraftWindowAndVocabularyChangeNoText) {
+  const auto text = oracle_prompt("code-3k");
+  std::vector<Request> requests = {greedy_request("long", {text.begin(), text.begin() + 900}, 40)};
+  requests.push_back(greedy_request("zh-short", oracle_prompt("zh-short"), 40));
+  SoloEngine plain(options_with(0, 1));
+  const auto expected = ids_of(plain->run(requests));
+  EngineOptions narrow = options_with(3, 2);
+  narrow.draft_window = 64;
+  EngineOptions few = options_with(3, 2);
+  few.draft_vocab = 600;
+  for (const EngineOptions& options : {narrow, few}) {
+    SoloEngine engine(options);
+    const auto results = engine->run(requests);
+    EXPECT_EQ(ids_of(results), expected);
+    EXPECT_GT(results[0].mtp.accepted + results[1].mtp.accepted, 0);
+  }
+}
+
 TEST(Speculation, ContextEndFallsBackToFewerDrafts) {
   const auto prompt = oracle_prompt("chat-code");
   EngineOptions options = options_with(5, 1);
