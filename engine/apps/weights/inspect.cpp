@@ -8,6 +8,7 @@
 #include "engine/base/progress.h"
 #include "engine/base/table.h"
 #include "engine/model/inspect.h"
+#include "engine/model/slow_formats.h"
 #include "engine/model/synth/synthetic.h"
 
 namespace lockstep {
@@ -16,6 +17,7 @@ namespace {
 struct InspectFlags {
   std::string model;
   int n_ranks = 2;
+  std::string card;
   bool json = false;
 };
 
@@ -80,7 +82,8 @@ InspectReport report_on(const InspectFlags& flags) {
 }
 
 int inspect(const InspectFlags& flags) {
-  const InspectReport report = report_on(flags);
+  InspectReport report = report_on(flags);
+  note_slow_formats(flags.card.empty() ? installed_cards() : std::vector{flags.card}, report);
   if (flags.json) {
     print_json(report);
   } else {
@@ -98,6 +101,8 @@ void add_inspect_command(CLI::App& app, CommandBody& run) {
   command->add_option("--model", flags->model, "Folder with the checkpoint, or synth:GEOMETRY")
       ->required();
   command->add_option("--tp", flags->n_ranks, "Ranks to plan for")->check(CLI::Range(1, 2));
+  command->add_option("--card", flags->card,
+                      "Warn of formats that are slow on this card (default: the cards here)");
   command->add_flag("--json", flags->json, "Report as JSON");
   command->callback([flags, &run] { run = [flags] { return inspect(*flags); }; });
 }

@@ -73,7 +73,7 @@ Json compressed_config(const ConvertTarget& target) {
   } else {
     groups["group_0"] = {{"targets", {"re:.*\\.mlp\\..*"}},
                          {"weights", compressed_weights(target.mlp)}};
-    groups["group_1"] = {{"targets", {"re:.*\\.(self|linear)_attn\\..*"}},
+    groups["group_1"] = {{"targets", {"re:.*\\.self_attn\\..*", "re:.*\\.linear_attn\\..*"}},
                          {"weights", compressed_weights(target.attention)}};
   }
   const bool mixed = target.mlp != target.attention;
