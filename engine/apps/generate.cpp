@@ -104,7 +104,8 @@ int main(int argc, char** argv) {
     out->needs(jobs);
     prompt->excludes(chat)->excludes(jobs);
     chat->excludes(jobs);
-    app.add_option("--record", flags.record, "Write a request log that 'lockstep replay' runs again");
+    app.add_option("--record", flags.record,
+                   "Write a request log that 'lockstep replay' runs again");
     app.add_flag("--json", flags.json, "Print the results as JSON");
     try {
       app.parse(argc, argv);

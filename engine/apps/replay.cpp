@@ -1,5 +1,5 @@
-// lockstep replay: runs a request log again, with any number of ranks, slots and drafts, and compares
-// the digests of what comes out.
+// lockstep replay: runs a request log again, with any number of ranks, slots and drafts, and
+// compares the digests of what comes out.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What decides results comes from the log; how they are computed (ranks, slots, k, threads) from flags.
+// What decides results comes from the log; how they are computed (ranks, slots, k, threads) from
+// flags.
 void take_over(const RequestLog& log, RunFlags& run) {
   run.precision = log.precision;
   run.kv = log.kv;
@@ -31,8 +32,8 @@ void take_over(const RequestLog& log, RunFlags& run) {
 int replay(RunFlags run, const std::string& log_path, bool as_json) {
   const RequestLog log = read_request_log(log_path);
   if (log.model_digest != model_fingerprint(run.model_dir)) {
-    fail_with(ExitCode::could_not_judge, "{}: was recorded with another checkpoint than {}", log_path,
-              run.model_dir);
+    fail_with(ExitCode::could_not_judge, "{}: was recorded with another checkpoint than {}",
+              log_path, run.model_dir);
   }
   take_over(log, run);
   const TempDir folder;

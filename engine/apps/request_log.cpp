@@ -64,12 +64,10 @@ void write_request_log(const fs::path& path, const RunFlags& flags, const fs::pa
   const std::vector<Json> lines = json_lines(jobs);
   const std::vector<std::string> digests = result_digests(out_dir);
   LOCKSTEP_CHECK(lines.size() == digests.size());
-  Json header = {{"version", kRequestLogVersion},
-                 {"model", model_fingerprint(flags.model_dir)},
-                 {"precision", flags.precision},
-                 {"kv", flags.kv},
-                 {"prefill_grid", flags.prefill_grid},
-                 {"ignore_eos", flags.ignore_eos}};
+  Json header = {
+      {"version", kRequestLogVersion},      {"model", model_fingerprint(flags.model_dir)},
+      {"precision", flags.precision},       {"kv", flags.kv},
+      {"prefill_grid", flags.prefill_grid}, {"ignore_eos", flags.ignore_eos}};
   if (flags.max_tokens) header["max_tokens"] = *flags.max_tokens;
   if (flags.temperature) header["temperature"] = *flags.temperature;
   if (flags.seed) header["seed"] = *flags.seed;

@@ -16,6 +16,9 @@
 namespace lockstep {
 namespace {
 
+// As run_main does for every program: a write to a child that has ended is an error, not a death.
+const bool kIgnoresSigpipe = ::signal(SIGPIPE, SIG_IGN) != SIG_ERR;
+
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLong{60000};  // never reached unless something hangs

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "engine/base/error.h"
 #include "engine/base/process.h"
 #include "engine/model/tests/test_files.h"
 
@@ -21,7 +22,7 @@ const Checkpoint& cases() {
     const ProcessResult result = run_process(
         {"/usr/bin/python3", LOCKSTEP_SOURCE_DIR "/engine/model/tests/make_format_cases.py",
          (dir / "cases.safetensors").string()});
-    if (result.exit_code != 0) throw std::runtime_error(result.stderr_text);
+    if (result.exit_code != 0) fail("{}", result.stderr_text);
     return new Checkpoint(dir.path());
   }();
   return *checkpoint;

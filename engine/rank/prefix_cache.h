@@ -2,7 +2,7 @@
 //
 // A snapshot at position G holds the KV pages of [0, G), the GDN and convolution states after G
 // tokens, and the final-norm row of position G-1: MTP slot G-1 depends on the next token and is
-// rebuilt on every hit. Content keys are token ids, or for image placeholders a digest of the image
+// rebuilt on every hit. Content keys are token ids, or for image tokens a digest of the image
 // and the index in it.
 #pragma once
 

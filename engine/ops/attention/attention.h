@@ -42,7 +42,8 @@ struct AttentionArgs {
   int n_heads;
   float scale;
   Rounding rounding;
-  // Positions below it are not seen; a multiple of kAttentionSegment, at most first_position. 0: all.
+  // Positions below it are not seen; a multiple of kAttentionSegment, at most first_position. 0:
+  // all.
   int64_t first_visible = 0;
 };
 

@@ -3,6 +3,7 @@
 // test forms from the data; kSecondOrder covers the products of errors that the counts leave out.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -107,7 +108,8 @@ constexpr double attention_score_error(int64_t head_dim, double condition) {
 
 // One addition a stage, one product with a rounded factor: for condition = sum |x| / sqrt(width).
 inline double hadamard_bound(int64_t width, double condition) {
-  return kSecondOrder * (std::log2(static_cast<double>(width)) + 2) * kFloatUnit * condition;
+  const int stages = std::bit_width(static_cast<uint64_t>(width)) - 1;
+  return kSecondOrder * (stages + 2) * kFloatUnit * condition;
 }
 
 // ---- causal_conv ----

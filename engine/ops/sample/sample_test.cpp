@@ -25,8 +25,8 @@ int32_t draw(const std::vector<float>& logits, const SamplingParams& params, int
   return sample({logits.data(), kVocab, kVocab, params, history, position});
 }
 
-// Largest value that chi-square with n - 1 degrees of freedom passes in 999,999 of 1,000,000 runs, by
-// the Wilson-Hilferty cube approximation (z = 4.753).
+// Largest value that chi-square with n - 1 degrees of freedom passes in 999,999 of 1,000,000 runs,
+// by the Wilson-Hilferty cube approximation (z = 4.753).
 double chi_square_limit(int n_cells) {
   const double k = n_cells - 1;
   const double t = 1.0 - 2.0 / (9.0 * k) + 4.753 * std::sqrt(2.0 / (9.0 * k));
@@ -35,8 +35,7 @@ double chi_square_limit(int n_cells) {
 
 double chi_square(const std::vector<float>& logits, const SamplingParams& params, int n_draws) {
   const TokenHistory none;
-  const auto candidates =
-      sampling_candidates({logits.data(), kVocab, kVocab, params, none, 0});
+  const auto candidates = sampling_candidates({logits.data(), kVocab, kVocab, params, none, 0});
   double total = 0.0;
   for (const Candidate& candidate : candidates) total += candidate.mass;
   std::vector<int> counts(kVocab);
@@ -97,7 +96,8 @@ TEST(Sample, TopKKeepsTheLowerIdOnTies) {
   SamplingParams params;
   params.temperature = 1.0f;
   params.top_k = 3;
-  for (int64_t position = 0; position < 200; ++position) EXPECT_LT(draw(logits, params, position), 3);
+  for (int64_t position = 0; position < 200; ++position)
+    EXPECT_LT(draw(logits, params, position), 3);
 }
 
 TEST(Sample, TopPKeepsTheShortestPrefixThatReachesIt) {
