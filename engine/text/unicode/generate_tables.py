@@ -6,8 +6,9 @@
 
 Two versions are on purpose. Categories are those of Unicode 16.0, as the reference tokenizer's
 regex engine has them. Its normaliser stands at Unicode 9.0: younger code points have combining
-class 0 and no decomposition. Classes and decompositions of code points that exist never change (Unicode's
-stability policy), so those of 9.0 are Python's, limited to the code points that 9.0 assigns.
+class 0 and no decomposition. Classes and decompositions of code points that exist never change
+(Unicode's stability policy), so those of 9.0 are Python's, limited to the code points that 9.0
+assigns.
 Case mappings and printability are Python's own, because chat templates run in Python elsewhere.
 """
 import json
