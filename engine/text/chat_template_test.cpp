@@ -169,11 +169,13 @@ TEST(ChatTemplate, LoadsTheTemplateOfAnOlderCheckpoint) {
     write_file_atomically(folder / "tokenizer_config.json", text);
   };
   write(
-      R"({"chat_template": "{{ messages[0].content }}{{ eos_token }}", "eos_token": {"content": "<e>"}})");
+      R"({"chat_template": "{{ messages[0].content }}{{ eos_token }}",
+           "eos_token": {"content": "<e>"}})");
   const std::string body = R"({"messages": [{"role": "user", "content": "hi"}]})";
   EXPECT_EQ(render_chat(ChatTemplate::load(folder), body), "hi<e>");
   write(
-      R"({"chat_template": [{"name": "tool", "template": "no"}, {"name": "default", "template": "yes"}]})");
+      R"({"chat_template": [{"name": "tool", "template": "no"},
+                             {"name": "default", "template": "yes"}]})");
   EXPECT_EQ(render_chat(ChatTemplate::load(folder), body), "yes");
   write("{}");
   EXPECT_THROW(ChatTemplate::load(folder), Error);

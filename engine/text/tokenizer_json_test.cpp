@@ -89,7 +89,7 @@ TEST(TokenizerJson, TakesAddedTokensFromTheConfigToo) {
   const std::string file = golden_tokenizer_text();
   const std::string config =
       R"({"added_tokens_decoder": {"4080": {"content": "<extra>", "special": true},
-                                                          "4066": {"content": "<|im_end|>", "special": true}}})";
+    "4066": {"content": "<|im_end|>", "special": true}}})";
   const Tokenizer tokenizer = Tokenizer::from_json(file, config, "file");
   EXPECT_EQ(tokenizer.encode("<extra>"), std::vector<int32_t>{4080});
   EXPECT_TRUE(tokenizer.is_special(4080));
@@ -104,7 +104,8 @@ TEST(TokenizerJson, TakesAddedTokensFromTheConfigToo) {
 TEST(TokenizerJson, LongestAddedTokenWins) {
   const Tokenizer tokenizer = Tokenizer::from_json(
       golden_tokenizer_text(),
-      R"({"added_tokens_decoder": {"4080": {"content": "<a>"}, "4081": {"content": "<a><b>"}, "4082": {"content": "<b><c>"}}})",
+      R"({"added_tokens_decoder": {"4080": {"content": "<a>"}, "4081": {"content": "<a><b>"},
+                                   "4082": {"content": "<b><c>"}}})",
       "file");
   EXPECT_EQ(tokenizer.encode("<a><b><c>"),
             (std::vector<int32_t>{4081, tokenizer.encode("<c>")[0], tokenizer.encode("<c>")[1],

@@ -11,13 +11,14 @@ namespace lockstep {
 namespace {
 
 ToolSchemas schemas() {
-  return ToolSchemas::from_request(
-      R"({"tools": [{"type": "function", "function": {"name": "f", "parameters": {
-    "type": "object", "properties": {
-      "s": {"type": "string"}, "i": {"type": "integer"}, "n": {"type": "number"}, "b": {"type": "boolean"},
-      "o": {"type": "object"}, "l": {"type": "array"}, "sn": {"type": ["string", "null"]},
-      "in": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "e": {"enum": ["1", "2"]}, "u": {}}}}},
-    {"name": "flat", "parameters": {"properties": {"i": {"type": "integer"}}}}, 7, {"function": 3}]})");
+  return ToolSchemas::from_request(R"({"tools": [
+    {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+      "s": {"type": "string"}, "i": {"type": "integer"}, "n": {"type": "number"},
+      "b": {"type": "boolean"}, "o": {"type": "object"}, "l": {"type": "array"},
+      "sn": {"type": ["string", "null"]}, "in": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+      "e": {"enum": ["1", "2"]}, "u": {}}}}},
+    {"name": "flat", "parameters": {"properties": {"i": {"type": "integer"}}}},
+    7, {"function": 3}]})");
 }
 
 std::string call_text(const std::string& name,

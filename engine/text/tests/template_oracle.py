@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes template cases with what Jinja2 makes of them, one JSON object a line, for template_oracle_test.
+"""Writes template cases with what Jinja2 makes of them, one JSON object a line.
 
     template_oracle.py CHAT_TEMPLATE TEMPLATE_FOLDER OUTPUT
 
-Jinja2 is set up as Hugging Face sets it up for chat templates. Lines: {"template": name, "source": text},
-and cases {"template": name, "chat": body} or {"template": name, "context": variables}, both as JSON text (so
-that no reader on the way changes a number), with either "text"
-or "error" (the exception) as the expectation.
+Jinja2 is set up as Hugging Face sets it up for chat templates. A line is {"template": name,
+"source": text}, or a case {"template": name, "chat": body} or {"template": name, "context":
+variables}, both as JSON text (so that no reader on the way changes a number), with "text" or "error"
+as the expectation.
 """
 import datetime
 import functools
@@ -52,7 +52,7 @@ def compiled(source):
 def expectation(source, variables):
     try:
         return {"text": compiled(source).render(**variables)}
-    except Exception as error:  # any failure of the oracle is a failure that is expected of the product
+    except Exception as error:  # whatever fails in the oracle must fail in the product
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -70,11 +70,16 @@ def chat_variables(body):
     return variables
 
 
-TEXTS = ["Hello", " spaces around \n", "\u3000全角\u00a0", "naïve café 🙂", "line1\nline2\n\n", "", "  ",
-         "<think>\nold\n</think>\n\nanswer", "no open</think>tail", "a</think>b</think>c", "\x1c\x85 x \x1f",
-         "'quotes' \"double\" \\ back", "tab\tend", "{{ not a tag }} {% raw %}", "<tool_call>x</tool_call>",
-         "ẞ Straße ΑΣ ΑΣΑ ǆ ŉ", "e\u0301", "\u202eRTL", "<b>&amp;</b>", "1_000", "42", " -7 ", "3.5e2"]
-NUMBERS = [0, 1, -1, 2, 7, 10**6, 2**53 + 1, 12345678901234567890123, 0.0, 1.0, -0.5, 1e20, 1e-7, 1e16,
+TEXTS = ["Hello", " spaces around \n", "\u3000全角\u00a0", "naïve café 🙂", "line1\nline2\n\n", "",
+         "  ",
+         "<think>\nold\n</think>\n\nanswer", "no open</think>tail", "a</think>b</think>c",
+         "\x1c\x85 x \x1f",
+         "'quotes' \"double\" \\ back", "tab\tend", "{{ not a tag }} {% raw %}",
+         "<tool_call>x</tool_call>",
+         "ẞ Straße ΑΣ ΑΣΑ ǆ ŉ", "e\u0301", "\u202eRTL", "<b>&amp;</b>", "1_000", "42", " -7 ",
+         "3.5e2"]
+NUMBERS = [0, 1, -1, 2, 7, 10**6, 2**53 + 1, 12345678901234567890123, 0.0, 1.0, -0.5, 1e20, 1e-7,
+           1e16,
            123456789.125, 0.1, 1e15, 5e-324, 1.7976931348623157e308]
 
 
@@ -90,7 +95,8 @@ def any_value(random, depth=0):
         return None
     if kind == 6:
         return [any_value(random, depth + 1) for _ in range(random.randrange(4))]
-    return {random.choice(["a", "b", "ключ", "items", "z z", "type", "x1"]): any_value(random, depth + 1)
+    return {random.choice(["a", "b", "ключ", "items", "z z", "type",
+                           "x1"]): any_value(random, depth + 1)
             for _ in range(random.randrange(4))}
 
 
@@ -105,14 +111,16 @@ def any_content(random):
         parts.append(random.choice([
             {"type": "text", "text": random.choice(TEXTS)},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-            {"type": "image"}, {"image": "x.png"}, {"type": "video", "video": "v.mp4"}, {"type": "audio"},
+            {"type": "image"}, {"image": "x.png"}, {"type": "video", "video": "v.mp4"},
+            {"type": "audio"},
             {"text": random.choice(TEXTS)}]))
     return parts
 
 
 def any_tool(random, number):
     properties = {f"p{i}": {"type": random.choice(["string", "integer", "object"]),
-                            "description": random.choice(TEXTS)} for i in range(random.randrange(4))}
+                            "description": random.choice(TEXTS)}
+                  for i in range(random.randrange(4))}
     return {"type": "function",
             "function": {"name": f"tool_{number}", "description": random.choice(TEXTS),
                          "parameters": {"type": "object", "properties": properties, "required": []},
@@ -120,7 +128,8 @@ def any_tool(random, number):
 
 
 def any_call(random):
-    arguments = {random.choice(["city", "n", "код", "items"]): any_value(random) for _ in range(random.randrange(4))}
+    arguments = {random.choice(["city", "n", "код",
+                                "items"]): any_value(random) for _ in range(random.randrange(4))}
     form = random.randrange(3)
     call = {"name": f"tool_{random.randrange(3)}",
             "arguments": arguments if form == 0 else json.dumps(arguments, ensure_ascii=form == 1)}
@@ -138,20 +147,23 @@ def any_message(random):
         if random.randrange(3) == 0:
             message["reasoning_content"] = random.choice(TEXTS + [None])
         if random.randrange(2) == 0:
-            message["tool_calls"] = random.choice([None, [], *[[any_call(random) for _ in range(n)] for n in (1, 2, 3)]])
+            lists = [[any_call(random) for _ in range(n)] for n in (1, 2, 3)]
+            message["tool_calls"] = random.choice([None, [],
+                                                   *lists])
     return message
 
 
 def make_orderly(random, body):
-    """Changes a request so that a strict template takes it: one system message of text, first, a question
-    of a user, and no part that is neither text nor a picture."""
+    """Changes a request so that a strict template takes it: one system message of text, first, a
+    question of a user, and no part that is neither text nor a picture."""
     def orderly_content(content):
         if not isinstance(content, list):
             return content
         return [part for part in content if part.get("type") != "audio"]
 
     messages = [m for m in body["messages"] if m["role"] in ("user", "assistant", "tool")]
-    messages.insert(random.randrange(len(messages) + 1), {"role": "user", "content": random.choice(TEXTS)})
+    messages.insert(random.randrange(len(messages) + 1), {"role": "user",
+                                                          "content": random.choice(TEXTS)})
     for message in messages:
         if "content" in message:
             message["content"] = orderly_content(message["content"])
@@ -184,31 +196,49 @@ class ExpressionMaker:
     """Random expressions over a few variables: most are valid, some must fail on both sides."""
 
     NAMES = ["s", "t", "n", "f", "l", "d", "e", "u", "b", "o", "msgs", "missing"]
-    FILTERS = ["trim", "length", "tojson", "default('x')", "default('x', true)", "join(', ')", "join",
-               "replace('a', 'bb')", "replace('', '-')", "replace('a', 'b', 1)", "upper", "lower", "first",
-               "last", "list", "map('upper') | list", "map(attribute='role') | list", "string", "int",
+    FILTERS = ["trim", "length", "tojson", "default('x')", "default('x', true)", "join(', ')",
+               "join",
+               "replace('a', 'bb')", "replace('', '-')", "replace('a', 'b', 1)", "upper", "lower",
+               "first",
+               "last", "list", "map('upper') | list", "map(attribute='role') | list", "string",
+               "int",
                "float", "abs", "reverse | list", "items | list", "dictsort", "count", "trim('ab ')",
                "selectattr('role') | list", "selectattr('role', 'equalto', 'user') | list",
-               "rejectattr('role', 'in', ['user']) | list", "select('string') | list", "reject('none') | list",
-               "map('trim') | join('|')", "map(attribute='role', default='none') | join('/')", "indent",
-               "indent(2, true)", "tojson(indent=2)", "tojson(ensure_ascii=true)", "tojson(sort_keys=true)",
-               "tojson(separators=(',', ':'))", "safe", "map('length') | list", "join('-', attribute='role')",
+               "rejectattr('role', 'in', ['user']) | list", "select('string') | list",
+               "reject('none') | list",
+               "map('trim') | join('|')", "map(attribute='role', default='none') | join('/')",
+               "indent",
+               "indent(2, true)", "tojson(indent=2)", "tojson(ensure_ascii=true)",
+               "tojson(sort_keys=true)",
+               "tojson(separators=(',', ':'))", "safe", "map('length') | list",
+               "join('-', attribute='role')",
                "select | list", "d('q')"]
-    TESTS = ["string", "mapping", "sequence", "iterable", "defined", "undefined", "none", "number", "integer",
-             "float", "boolean", "true", "false", "not string", "not defined", "odd", "even", "divisibleby 3",
+    TESTS = ["string", "mapping", "sequence", "iterable", "defined", "undefined", "none", "number",
+             "integer",
+             "float", "boolean", "true", "false", "not string", "not defined", "odd", "even",
+             "divisibleby 3",
              "eq 1", "ne('a')", "in [1, 2]", "callable", "lt 5", "ge(2)"]
-    METHODS = ["strip()", "strip('a ')", "lstrip('\\n')", "rstrip('\\n ')", "split()", "split(',')", "split('a', 1)",
-               "split(none, 1)", "rsplit(' ', 1)", "rsplit(none, 1)", "splitlines()", "startswith('a')",
-               "endswith(('b', ' '))", "upper()", "lower()", "replace('a', '')", "find('a')", "rfind('a')",
-               "count('a')", "removeprefix('a')", "removesuffix('b')", "items() | list", "keys() | list",
-               "values() | list", "get('a')", "get('q', 3)", "index(1)", "count(1)", "role", "content",
+    METHODS = ["strip()", "strip('a ')", "lstrip('\\n')", "rstrip('\\n ')", "split()", "split(',')",
+               "split('a', 1)",
+               "split(none, 1)", "rsplit(' ', 1)", "rsplit(none, 1)", "splitlines()",
+               "startswith('a')",
+               "endswith(('b', ' '))", "upper()", "lower()", "replace('a', '')", "find('a')",
+               "rfind('a')",
+               "count('a')", "removeprefix('a')", "removesuffix('b')", "items() | list",
+               "keys() | list",
+               "values() | list", "get('a')", "get('q', 3)", "index(1)", "count(1)", "role",
+               "content",
                "items", "join(['x', 'y'])", "a", "b.c", "nothing", "nothing.more"]
-    SLICES = ["[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[::2]", "[1:3]", "[-2:]", "['a']", "['role']", "[5]",
+    SLICES = ["[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[::2]", "[1:3]", "[-2:]", "['a']",
+              "['role']", "[5]",
               "[none:2]", "[3:0:-1]", "[-100:100]", "[true]"]
-    OPERATORS = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "and", "or",
+    OPERATORS = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">", "<=", ">=", "in",
+                 "not in", "and", "or",
                  "**"]
-    LITERALS = ["0", "1", "2", "-3", "2.5", "'a'", "'b, a'", "\"it's\"", "''", "'\\n'", "true", "false", "none",
-                "[]", "[1, 'a', none]", "{}", "{'a': 1, 'b': {'c': [1]}}", "(1, 2)", "('x',)", "1.0", "1e3", "'\\u00e9'",
+    LITERALS = ["0", "1", "2", "-3", "2.5", "'a'", "'b, a'", "\"it's\"", "''", "'\\n'", "true",
+                "false", "none",
+                "[]", "[1, 'a', none]", "{}", "{'a': 1, 'b': {'c': [1]}}", "(1, 2)", "('x',)",
+                "1.0", "1e3", "'\\u00e9'",
                 "'x' 'y'", "range(3)", "range(5, 0, -2)", "dict(a=1)", "True", "None", "1_000"]
 
     def __init__(self, random):
@@ -230,7 +260,8 @@ class ExpressionMaker:
             return f"({inner}).{random.choice(self.METHODS)}"
         if kind == 7:
             # Not of literals: what Jinja2 makes of those depends on whether it folds constants.
-            inner = random.choice(self.NAMES + [f"({n} | {random.choice(self.FILTERS)})" for n in self.NAMES])
+            filtered = [f"({n} | {random.choice(self.FILTERS)})" for n in self.NAMES]
+            inner = random.choice(self.NAMES + filtered)
             return f"{inner}{random.choice(self.SLICES)}"
         if kind == 8:
             return f"({inner} if {self.make(depth + 1)} else {self.make(depth + 1)})"
@@ -240,19 +271,25 @@ class ExpressionMaker:
 
 
 def expression_context(random):
-    return {"s": random.choice(TEXTS), "t": random.choice(["a,b,ca", "  aab ab b", "a", "", "A\nb\r\nc\n"]),
+    return {"s": random.choice(TEXTS), "t": random.choice(["a,b,ca", "  aab ab b", "a", "",
+                                                           "A\nb\r\nc\n"]),
             "n": random.choice([0, 1, 3, -4, 10]), "f": random.choice([0.5, -2.0, 1e20, 3.0]),
             "l": random.choice([[], [1, 2, 3], ["b", "a", None], [[1], {"a": 2}], ["x"] * 3]),
             "d": random.choice([{}, {"a": 1, "b": {"c": 2}}, {"b": [1], "A": "x", "role": "user"}]),
-            "e": random.choice([{"role": "user", "content": "hi"}, {"items": 1}]), "u": random.choice(TEXTS),
+            "e": random.choice([{"role": "user", "content": "hi"}, {"items": 1}]),
+            "u": random.choice(TEXTS),
             "b": random.choice([True, False]), "o": None,
             "msgs": [{"role": "user", "content": "q"}, {"role": "assistant"}, {"content": 3}]}
 
 
-WHITE_SPACE_PARTS = ["text", " ", "\n", "  \n", "\t", "{% if true %}", "{%- if true -%}", "{% if true +%}", "{%+ if true %}",
-                     "{% endif %}", "{%- endif %}", "{% endif -%}", "{{ 1 }}", "{{- 2 -}}", "{{ 3 -}}", "{# c #}",
-                     "{#- c -#}", "{#- c #}", "{# c\n c +#}", "{% set x = 1 %}", "{%- set x = 2 -%}",
-                     "{% raw %} {{ r }} {% endraw %}", "{%- raw -%} {% r {%- endraw -%}", "\u00a0\n", "{{ x }}", "\r\n", "}}",
+WHITE_SPACE_PARTS = ["text", " ", "\n", "  \n", "\t", "{% if true %}", "{%- if true -%}",
+                     "{% if true +%}", "{%+ if true %}",
+                     "{% endif %}", "{%- endif %}", "{% endif -%}", "{{ 1 }}", "{{- 2 -}}",
+                     "{{ 3 -}}", "{# c #}",
+                     "{#- c -#}", "{#- c #}", "{# c\n c +#}", "{% set x = 1 %}",
+                     "{%- set x = 2 -%}",
+                     "{% raw %} {{ r }} {% endraw %}", "{%- raw -%} {% r {%- endraw -%}",
+                     "\u00a0\n", "{{ x }}", "\r\n", "}}",
                      "{% for i in [1, 2] %}", "{% endfor %}", "'", "{{ '}}' }}", "{{ {'a': {}} }}"]
 
 
@@ -315,7 +352,8 @@ def main():
         source = white_space_template(random)
         add_template(f"white_space.{number}", source)
         add_case(f"white_space.{number}", source, "context", {}, {})
-    output.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    output.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
+                      encoding="utf-8")
 
 
 if __name__ == "__main__":

