@@ -1,6 +1,7 @@
 #include "faultinject/catalogue.h"
 
 #include <nlohmann/json.hpp>
+#include <ostream>
 
 #include "engine/base/error.h"
 #include "faultinject/catalogue_data.h"
@@ -33,6 +34,10 @@ Detector parse_detector(const std::string& name, const std::string& where) {
 }
 
 }  // namespace
+
+void PrintTo(const CatalogueRow& row, std::ostream* out) {
+  *out << row.fault;
+}
 
 const char* detector_name(Detector detector) {
   for (const auto& [name, known] : kDetectors) {

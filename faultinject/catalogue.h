@@ -2,6 +2,7 @@
 // name. Data: faultinject/catalogue.json, described in docs/formats/fault-catalogue.md.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct CatalogueRow {
 
   std::string point() const { return fault.substr(0, fault.find('@')); }
 };
+
+// How GoogleTest prints a row.
+void PrintTo(const CatalogueRow& row, std::ostream* out);
 
 const char* detector_name(Detector detector);
 

@@ -14,7 +14,7 @@ const std::vector<FaultPoint>& fault_points() {
       {"gdn.head-state-lost-at-prompt-end",
        "the state of the first GDN head is zero when decode starts"},
       {"gdn.state-lost-at-prompt-end", "all GDN states are zero when decode starts"},
-      {"kv.page-table-off-by-one", "the shared pages of a cache hit are rotated by one page"},
+      {"kv.page-table-off-by-one", "attention reads every page one place too late"},
       {"mlp.block-scale-plus-1",
        "the first NVFP4 block scale of each up_proj row is one code higher"},
       {"mlp.rows-permuted", "neighbouring rows of up_proj change places"},

@@ -60,6 +60,12 @@ void swap_query_and_gate(float* qg, int64_t n_heads_total, int head_dim) {
   }
 }
 
+// A page table that reads every page one place too late (a planted fault).
+std::vector<uint32_t> next_pages(std::vector<uint32_t> pages) {
+  for (size_t i = 0; i + 1 < pages.size(); ++i) pages[i] = pages[i + 1];
+  return pages;
+}
+
 // Rows of one GDN layer that a span's recurrence reads.
 struct GdnInputs {
   const float* m;          // [n_tokens, channels] raw projections
@@ -201,13 +207,16 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
   const bool shift_positions = fault_fires("attention.rope-position-plus-1", site);
   prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, shift_positions,
                 q.data());
+  const bool shift_pages = fault_fires("kv.page-table-off-by-one", site);
   for (const Span& span : batch.spans) {
+    std::vector<uint32_t> shifted;
+    if (shift_pages) shifted = next_pages(span.sequence->page_table);
+    const std::vector<uint32_t>& pages = shift_pages ? shifted : span.sequence->page_table;
     attention(
         {q.data() + span.column * width, width, qg.data() + span.column * 2 * width + head_dim,
          2 * width, head_dim, 2 * head_dim, out.data() + span.column * width, width,
-         model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
-         span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding,
-         span.first_visible},
+         model.kv.view(cursor.kv_layer, pages), span.first_position, span.n_tokens, n_heads,
+         1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding, span.first_visible},
         model.pool);
   }
   if (fault_fires("attention.k-tail-dropped", site)) {

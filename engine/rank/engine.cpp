@@ -252,10 +252,6 @@ void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
   if (fault_fires("cache.wrong-grid-point")) {
     slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
   }
-  std::vector<uint32_t>& shared = slot.sequence.page_table;
-  if (shared.size() > 1 && fault_fires("kv.page-table-off-by-one")) {
-    std::rotate(shared.begin(), shared.begin() + 1, shared.end());
-  }
   slot.sequence.n_positions = snapshot.position();
   slot.n_mtp_slots = snapshot.position() - 1;
   slot.carried_hidden = snapshot.hidden;
