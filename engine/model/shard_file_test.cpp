@@ -44,7 +44,7 @@ const fs::path& shared_shards() {
 }
 
 void copy_shards(const TestDir& dir) {
-  fs::copy(shared_shards(), dir.path(), fs::copy_options::overwrite_existing);
+  fs::copy(shared_shards(), dir.path(), fs::copy_options::recursive);
 }
 
 TEST(ShardFile, EveryBlockIsTheSourcesBitForBit) {

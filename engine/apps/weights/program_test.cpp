@@ -143,8 +143,8 @@ TEST_P(EveryFormat, EngineAgreesWithAnOracleThatItDidNotMake) {
 INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat,
                          testing::Values("bf16", "nvfp4-fp8", "nvfp4-fp8-ct", "fp8-channel",
                                          "fp8-block", "int4-g64", "int4-g128", "gptq", "awq"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& format) {
+                           std::string name = format.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });

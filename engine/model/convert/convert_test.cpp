@@ -120,8 +120,8 @@ TEST(StorageFormats, ExactValuesComeBackExactly) {
   };
   std::vector<float> e2m1(kE2m1Values, kE2m1Values + 8);
   for (size_t i = 1; i < 8; ++i) e2m1.push_back(-e2m1[i]);
-  check("nvfp4-modelopt", 0x1p-3f, e2m1);
-  check("nvfp4-ct", 0x1p-3f, e2m1);
+  check("nvfp4-modelopt", 448.0f * 0x1p-12f, e2m1);
+  check("nvfp4-ct", 448.0f * 0x1p-12f, e2m1);
   std::vector<float> e4m3;
   for (int code = 0; code < 0x7f; ++code) e4m3.push_back(e4m3_to_float(static_cast<uint8_t>(code)));
   check("fp8-tensor", 1.0f, e4m3);
@@ -142,10 +142,12 @@ TEST_P(ConvertGolden, ReadsBackShardsAndRejoins) {
       convert_checkpoint(Checkpoint(kGolden), read_companion_files(kGolden), target, out);
   for (const ConvertError& row : report) {
     const double limit = row.format == "bf16"              ? 0.003
-                         : row.format.rfind("fp8", 0) == 0 ? 0.03
+                         : row.format.rfind("fp8", 0) == 0 ? 0.04
                                                            : 0.13;
     EXPECT_LT(row.relative_error, limit) << row.tensor_class << " " << row.format;
-    if (row.format == "nvfp4-ct") EXPECT_LT(row.worst, 1e-6) << "same codes, other global scale";
+    if (row.format == "nvfp4-ct") {
+      EXPECT_LT(row.worst, 1e-6) << "same codes, other global scale";
+    }
   }
   // The config tells the truth about every matrix.
   const ModelConfig config = load_model_config(out);
@@ -174,8 +176,8 @@ TEST_P(ConvertGolden, ConvertingAgainKeepsEveryBit) {
 INSTANTIATE_TEST_SUITE_P(Formats, ConvertGolden,
                          testing::Values("bf16", "nvfp4-fp8", "nvfp4-fp8-ct", "fp8-channel",
                                          "fp8-block", "int4-g64", "int4-g128", "gptq", "awq"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& format) {
+                           std::string name = format.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
