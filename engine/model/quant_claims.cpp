@@ -98,9 +98,11 @@ bool rule_matches(const std::string& pattern, const std::string& base) {
   constexpr size_t kMaxPattern = 256;
   if (pattern.size() > kMaxPattern) return false;
   if (pattern.rfind("re:", 0) != 0) {
-    const std::string canonical = canonical_tensor_name(pattern);
-    // Entries name modules, which cover what lies inside them.
-    return glob_matches(canonical, base) || glob_matches(canonical + ".*", base);
+    // Entries name modules, which cover what lies inside them, with any of the published prefixes.
+    for (const std::string& spelling : {pattern, canonical_tensor_name(pattern)}) {
+      if (glob_matches(spelling, base) || glob_matches(spelling + ".*", base)) return true;
+    }
+    return false;
   }
   return simple_regex_matches(std::string_view(pattern).substr(3), base);
 }

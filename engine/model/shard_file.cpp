@@ -97,9 +97,13 @@ std::string shard_file_name(int rank, int n_ranks) {
 std::string shard_header(const ShardIdentity& identity, const std::vector<TensorInfo>& tensors,
                          const std::map<std::string, std::string>& digests) {
   std::map<std::string, std::string> metadata = {
-      {kVersionKey, std::to_string(kShardVersion)},   {kRankKey, std::to_string(identity.rank)},
-      {kRanksKey, std::to_string(identity.n_ranks)},  {kSourceKey, identity.source_digest},
-      {kFingerprintKey, identity.source_fingerprint}, {kConfigKey, identity.config_digest},
+      {kVersionKey, std::to_string(kShardVersion)},
+      {kRankKey, std::to_string(identity.rank)},
+      {kRanksKey, std::to_string(identity.n_ranks)},
+      {kSourceKey, identity.source_digest},
+      {kFingerprintKey, identity.source_fingerprint},
+      {kConfigKey, identity.config_digest},
+      {kLayoutKey, identity.layout},
       {kHeaderKey, std::string(kDigestDigits, '0')},
   };
   for (const auto& [name, digest] : digests) metadata[kTensorPrefix + name] = digest;
