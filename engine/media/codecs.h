@@ -1,5 +1,5 @@
-// The decoders behind decode_image, one file a format. Each checks size limits as soon as it knows the
-// size, and returns the picture as stored together with its EXIF orientation.
+// The decoders behind decode_image, one file a format. Each checks size limits as soon as it knows
+// the size, and returns the picture as stored together with its EXIF orientation.
 #pragma once
 
 #include <cstddef>

@@ -64,7 +64,8 @@ bool starts_with_any_case(std::string_view text, std::string_view lower) {
 std::vector<std::byte> decode_data_url(std::string_view url, const std::string& label,
                                        size_t max_bytes) {
   if (!starts_with_any_case(url, "data:")) {
-    fail("{}: {} is not a data URL; pictures are not fetched, send data:image/...;base64,...", label,
+    fail("{}: {} is not a data URL; pictures are not fetched, send data:image/...;base64,...",
+         label,
          url.size() > kMaxShown ? std::string(url.substr(0, kMaxShown)) + "..." : std::string(url));
   }
   const size_t comma = url.find(',');

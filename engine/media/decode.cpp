@@ -28,8 +28,7 @@ StoredImage decode_stored(std::span<const std::byte> bytes, const std::string& l
 void check_image_size(int64_t width, int64_t height, const std::string& label,
                       const ImageLimits& limits) {
   if (width < 1 || height < 1) fail("{}: the picture is empty ({} x {})", label, width, height);
-  if (width > limits.max_side || height > limits.max_side ||
-      height > limits.max_pixels / width) {
+  if (width > limits.max_side || height > limits.max_side || height > limits.max_pixels / width) {
     fail("{}: {} x {} pixels are more than {} in all or {} a side", label, width, height,
          limits.max_pixels, limits.max_side);
   }

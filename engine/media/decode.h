@@ -1,9 +1,10 @@
 // From the bytes of a PNG, JPEG or WebP file to RGB, upright.
 //
-// What the model's processor does with a file, done the same way: EXIF orientation is applied, grey and
-// palette become RGB, alpha is dropped (the colour under it stays), of 16-bit channels the high byte
-// counts, CMYK becomes RGB without a colour profile. Animations are refused: which frame counts would
-// be a guess. A file that is cut short or damaged is refused, never filled up with grey.
+// What the model's processor does with a file, done the same way: EXIF orientation is applied, grey
+// and palette become RGB, alpha is dropped (the colour under it stays), of 16-bit channels the high
+// byte counts, CMYK becomes RGB without a colour profile. Animations are refused: which frame
+// counts would be a guess. A file that is cut short or damaged is refused, never filled up with
+// grey.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,9 @@ struct ErrorState {
   char message[JMSG_LENGTH_MAX] = "";
 };
 
-ErrorState* state_of(j_common_ptr jpeg) { return reinterpret_cast<ErrorState*>(jpeg->err); }
+ErrorState* state_of(j_common_ptr jpeg) {
+  return reinterpret_cast<ErrorState*>(jpeg->err);
+}
 
 [[noreturn]] void on_error(j_common_ptr jpeg) {
   ErrorState* state = state_of(jpeg);
@@ -52,7 +54,8 @@ struct Decoder {
   ~Decoder() { jpeg_destroy_decompress(&jpeg); }
 };
 
-// The three steps of reading. Nothing in them owns memory across a libjpeg call: errors leave by longjmp.
+// The three steps of reading. Nothing in them owns memory across a libjpeg call: errors leave by
+// longjmp.
 bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {
   if (setjmp(decoder.errors.escape) != 0) return false;
   jpeg_create_decompress(&decoder.jpeg);

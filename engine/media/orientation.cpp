@@ -57,8 +57,8 @@ int exif_orientation(std::span<const std::byte> exif) {
 
 Image upright(Image image, int orientation) {
   if (orientation <= 1 || orientation > 8) return image;
-  // 5 to 8 exchange rows and columns. Of the stored picture, `flip_x` and `flip_y` say which end of a
-  // stored row or column comes first.
+  // 5 to 8 exchange rows and columns. Of the stored picture, `flip_x` and `flip_y` say which end of
+  // a stored row or column comes first.
   const bool swaps = orientation >= 5;
   const bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;

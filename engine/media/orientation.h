@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// The orientation tag (1 to 8) of the first directory of a TIFF block, with or without the "Exif\0\0"
-// that stands before it in JPEG. 1 for anything that is not such a block: a damaged tag does not make
-// a picture unreadable.
+// The orientation tag (1 to 8) of the first directory of a TIFF block, with or without the
+// "Exif\0\0" that stands before it in JPEG. 1 for anything that is not such a block: a damaged tag
+// does not make a picture unreadable.
 int exif_orientation(std::span<const std::byte> exif);
 
 // The picture as its orientation says it should be seen.

@@ -47,7 +47,8 @@ std::array<std::array<float, 256>, 3> normalised_codes(const PreprocessorConfig&
   const auto white = static_cast<float>(1.0 / config.rescale_factor);
   for (size_t c = 0; c < 3; ++c) {
     for (size_t code = 0; code < 256; ++code) {
-      table[c][code] = (static_cast<float>(code) - config.mean[c] * white) / (config.std[c] * white);
+      table[c][code] =
+          (static_cast<float>(code) - config.mean[c] * white) / (config.std[c] * white);
     }
   }
   return table;
@@ -55,7 +56,8 @@ std::array<std::array<float, 256>, 3> normalised_codes(const PreprocessorConfig&
 
 uint64_t digest_of(const ImagePatches& patches) {
   const int64_t grid[2] = {patches.grid_height, patches.grid_width};
-  return digest64(std::as_bytes(std::span(patches.values)), digest64(std::as_bytes(std::span(grid))));
+  return digest64(std::as_bytes(std::span(patches.values)),
+                  digest64(std::as_bytes(std::span(grid))));
 }
 
 }  // namespace

@@ -32,20 +32,20 @@ PreprocessorConfig load_preprocessor_config(const std::filesystem::path& model_d
 
 // One picture of a prompt.
 struct ImagePatches {
-  int64_t grid_height = 0;      // patches from top to bottom, a multiple of merge_size
-  int64_t grid_width = 0;       // patches from left to right, a multiple of merge_size
+  int64_t grid_height = 0;  // patches from top to bottom, a multiple of merge_size
+  int64_t grid_width = 0;   // patches from left to right, a multiple of merge_size
   int64_t merge_size = 0;
-  std::vector<float> values;    // [grid_height * grid_width, patch_width]
-  uint64_t digest = 0;          // of grid and values: what the prefix cache knows the picture by
+  std::vector<float> values;  // [grid_height * grid_width, patch_width]
+  uint64_t digest = 0;        // of grid and values: what the prefix cache knows the picture by
 
   int64_t n_patches() const { return grid_height * grid_width; }
   // Positions that the picture takes in the prompt.
   int64_t n_tokens() const { return n_patches() / (merge_size * merge_size); }
 };
 
-// Resizes and normalises: (code - mean/rescale) / (std/rescale) in float32. Patches come block by block
-// of merge_size x merge_size, row by row, rows inside the block the same way; the values of one patch
-// are [channel, time, y, x], the picture standing at every time step.
+// Resizes and normalises: (code - mean/rescale) / (std/rescale) in float32. Patches come block by
+// block of merge_size x merge_size, row by row, rows inside the block the same way; the values of
+// one patch are [channel, time, y, x], the picture standing at every time step.
 ImagePatches make_patches(const Image& image, const PreprocessorConfig& config,
                           const std::string& label);
 

@@ -40,8 +40,8 @@ struct Handles {
   ~Handles() { png_destroy_read_struct(&png, info == nullptr ? nullptr : &info, nullptr); }
 };
 
-// libpng reads an animation's first picture and ignores the rest; the chunk acTL marks one. It stands
-// before IDAT.
+// libpng reads an animation's first picture and ignores the rest; the chunk acTL marks one. It
+// stands before IDAT.
 bool is_animated(std::span<const std::byte> bytes) {
   size_t at = 8;
   while (bytes.size() - at >= 8) {
@@ -67,7 +67,8 @@ void ask_for_rgb(png_structp png, png_infop info) {
   png_set_interlace_handling(png);
 }
 
-// The two halves of reading. Nothing here owns memory across a libpng call: an error leaves by longjmp.
+// The two halves of reading. Nothing here owns memory across a libpng call: an error leaves by
+// longjmp.
 bool read_header(const Handles& handles, png_uint_32* width, png_uint_32* height) {
   if (setjmp(png_jmpbuf(handles.png)) != 0) return false;
   png_read_info(handles.png, handles.info);

@@ -77,8 +77,8 @@ uint8_t to_code(int32_t sum, int fraction_bits) {
   return static_cast<uint8_t>(std::clamp(sum >> fraction_bits, 0, 255));
 }
 
-// Sums stay far within 32 bits: the weights of one output add up to about 2^fraction_bits, and their
-// magnitudes to less than twice that.
+// Sums stay far within 32 bits: the weights of one output add up to about 2^fraction_bits, and
+// their magnitudes to less than twice that.
 void resample_row(const ResampleTable& table, const uint8_t* in, uint8_t* out) {
   for (size_t x = 0; x < table.first.size(); ++x) {
     const int32_t* weight = table.weights.data() + static_cast<int64_t>(x) * table.width;
@@ -94,7 +94,8 @@ void resample_row(const ResampleTable& table, const uint8_t* in, uint8_t* out) {
 
 Image resample_rows(const Image& image, int64_t width) {
   const ResampleTable table = make_table(image.width, width);
-  Image result{width, image.height, std::vector<uint8_t>(static_cast<size_t>(width * image.height) * 3)};
+  Image result{width, image.height,
+               std::vector<uint8_t>(static_cast<size_t>(width * image.height) * 3)};
   for (int64_t y = 0; y < image.height; ++y) {
     resample_row(table, image.rgb.data() + 3 * y * image.width, result.rgb.data() + 3 * y * width);
   }
@@ -109,7 +110,8 @@ Image resample_columns(const Image& image, int64_t height) {
   for (size_t y = 0; y < table.first.size(); ++y) {
     std::fill(sums.begin(), sums.end(), 1 << (table.fraction_bits - 1));
     for (int64_t j = 0; j < table.n_taps[y]; ++j) {
-      const int32_t weight = table.weights[y * static_cast<size_t>(table.width) + static_cast<size_t>(j)];
+      const int32_t weight =
+          table.weights[y * static_cast<size_t>(table.width) + static_cast<size_t>(j)];
       const uint8_t* in = image.rgb.data() + (table.first[y] + j) * row_values;
       for (size_t i = 0; i < sums.size(); ++i) sums[i] += in[i] * weight;
     }
@@ -127,8 +129,8 @@ ImageSize model_image_size(ImageSize stored, int64_t factor, int64_t min_pixels,
   const auto width = static_cast<double>(stored.width);
   const auto height = static_cast<double>(stored.height);
   if (std::max(width, height) / std::min(width, height) > kMaxAspect) {
-    fail("{}: {} x {}: one side is more than {} times the other", label, stored.width, stored.height,
-         kMaxAspect);
+    fail("{}: {} x {}: one side is more than {} times the other", label, stored.width,
+         stored.height, kMaxAspect);
   }
   const auto divisor = static_cast<double>(factor);
   ImageSize size{nearest_multiple(stored.width, factor), nearest_multiple(stored.height, factor)};

@@ -18,7 +18,7 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
     const auto n = static_cast<int64_t>(advance.tokens.size());
     LOCKSTEP_CHECK(n > 0 && static_cast<int64_t>(advance.hidden.size()) == n * hidden);
     batch.add({&advance.slot->sequence, Phase::decode, advance.first_slot, n, 0, 0, nullptr},
-              advance.tokens.data());
+              advance.tokens.data(), advance.embedding_rows);
     rows.insert(rows.end(), advance.hidden.begin(), advance.hidden.end());
     advance.slot->n_mtp_slots = advance.first_slot + n;
     advance.slot->drafts.clear();

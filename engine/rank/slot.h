@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/rank/prefix_cache.h"
+#include "engine/rank/prompt_images.h"
 #include "engine/rank/request.h"
 #include "engine/rank/sequence.h"
 
@@ -16,6 +17,7 @@ struct Slot {
   RequestResult* result = nullptr;
   TapRecorder* taps = nullptr;
   Sequence sequence;
+  PromptImages images;                   // of the prompt
   ContentKeys keys;                      // of the prompt
   std::vector<int64_t> snapshot_points;  // ascending grid points still ahead
   TokenHistory history;
