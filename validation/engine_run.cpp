@@ -30,7 +30,8 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
   std::string text;
   for (const EngineJob& job : jobs) {
     Json line = {{"name", job.name}, {"ids", job.ids},     {"max_tokens", job.max_tokens},
-                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits}};
+                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits},
+                 {"drafts", true}};
     if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
     for (const fs::path& image : job.images) line["images"].push_back(fs::absolute(image).string());
     if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
@@ -103,6 +104,14 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
   EngineResult result;
   result.name = job.name;
   result.ids = token_list(json, "ids", where);
+  if (json.contains("mtp") && json["mtp"].is_object() && json["mtp"].contains("draft_rounds")) {
+    const Json& mtp = json["mtp"];
+    result.drafts_accepted = member(mtp, "accepted", where).get<int64_t>();
+    for (const Json& round : list(mtp, "draft_rounds", where)) {
+      result.draft_rounds.push_back(
+          {member(round, "step", where).get<int64_t>(), token_list(round, "drafts", where)});
+    }
+  }
   for (const Json& step : list(json, "logits", where)) {
     result.logits.push_back(parse_step(step, where));
   }
@@ -190,7 +199,7 @@ std::vector<std::string> EngineOptions::command() const {
   };
   if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
   if (!fault.empty()) add("--fault", fault);
-  if (mtp) add("--mtp", std::to_string(*mtp));
+  add("--mtp", std::to_string(mtp));
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));

@@ -20,8 +20,8 @@ struct EngineOptions {
   std::string precision = "fp32";
   std::string backend = "cpu";
   std::optional<int> prefill_grid;
-  std::string fault;  // NAME[@layer,rank,round]; empty for none
-  std::optional<int> mtp;
+  std::string fault;             // NAME[@layer,rank,round]; empty for none
+  int mtp = 0;                   // drafts per round
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together
@@ -48,11 +48,19 @@ struct StepLogits {
   double log_sum_exp = 0;  // over the whole vocabulary
 };
 
+// Drafts that one round of the engine verified.
+struct DraftRound {
+  int64_t step = 0;  // index of the last token that was known when the round began
+  std::vector<int32_t> drafts;
+};
+
 struct EngineResult {
   std::string name;
   std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
   std::vector<StepLogits> logits;
   std::optional<int64_t> rope_delta;  // of a prompt with pictures
+  std::vector<DraftRound> draft_rounds;  // empty without speculation
+  int64_t drafts_accepted = 0;
   TapDump dump;
 };
 

@@ -143,6 +143,11 @@ OraclePrompt read_prompt(const Json& json, const std::string& file, const std::s
   if (prompt.has_image) read_pictures(json, file_stem, where, prompt);
   prompt.ids = token_list(json, "ids", where);
   prompt.greedy = token_list(json, "greedy", where);
+  if (json.contains("mtp_drafts") && json["mtp_drafts"].is_array()) {
+    for (const Json& step : json["mtp_drafts"]) {
+      prompt.mtp_drafts.push_back(token_list({{"mtp_drafts", step}}, "mtp_drafts", where));
+    }
+  }
   prompt.margin = number_list(json, "margin", where);
   prompt.second = token_list(json, "second", where);
   prompt.logprob = number_list(json, "logprob", where);

@@ -32,6 +32,7 @@ struct OraclePrompt {
   std::vector<double> margin;   // top-1 minus top-2 logit per generated token
   std::vector<int32_t> second;  // the runner-up's id
   std::vector<double> logprob;  // of the generated token, over the whole vocabulary
+  std::vector<std::vector<int32_t>> mtp_drafts;  // by step; empty when not recorded
   std::map<std::string, TapNoise> bf16_noise;
   TapMap taps;  // of the prompt, "decode/...", "state/...", "image/...", vision_embeds, pixel_values
 

@@ -4,8 +4,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
-#include "engine/model/safetensors.h"
 #include "engine/base/temp_dir.h"
+#include "engine/model/safetensors.h"
 #include "validation/testing/synthetic_run.h"
 
 namespace lockstep {

@@ -18,15 +18,16 @@ TEST(Tolerance, FrozenList) {
   EXPECT_EQ(kBf16CosFactor, 9.0);
   EXPECT_EQ(kBf16Floor, 1e-6);
   EXPECT_EQ(kBf16LogitSigmas, 4.0);
+  EXPECT_EQ(kBf16MarginRms, 2.0);
   EXPECT_EQ(kMinPositions, 16);
   EXPECT_EQ(kMinGreedySteps, 32);
 }
 
-TEST(Tolerance, LogitDifferenceFollowsItsFormula) {
-  // 4 * 2 * 16 * (3 * 0.01) / sqrt(256)
-  EXPECT_DOUBLE_EQ(bf16_logit_difference(2.0, 16.0, 0.01, 256), 0.24);
-  EXPECT_DOUBLE_EQ(bf16_logit_difference(2.0, 16.0, 0.0, 256), 4 * 2 * 16 * 1e-6 / 16);
-  EXPECT_EQ(bf16_logit_difference(0.0, 16.0, 0.01, 256), 0.0);
+TEST(Tolerance, LogitSigmaFollowsItsFormula) {
+  // 2 * 16 * (3 * 0.01) / sqrt(256)
+  EXPECT_DOUBLE_EQ(bf16_logit_sigma(2.0, 16.0, 0.01, 256), 0.06);
+  EXPECT_DOUBLE_EQ(bf16_logit_sigma(2.0, 16.0, 0.0, 256), 2 * 16 * 1e-6 / 16);
+  EXPECT_EQ(bf16_logit_sigma(0.0, 16.0, 0.01, 256), 0.0);
 }
 
 }  // namespace

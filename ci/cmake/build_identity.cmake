@@ -6,7 +6,8 @@ set(dirty false)
 if(failed)
   set(commit "")
 else()
-  execute_process(COMMAND git status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE_DIR}
+  execute_process(COMMAND git status --porcelain --untracked-files=no
+                WORKING_DIRECTORY ${SOURCE_DIR}
     OUTPUT_VARIABLE changes ERROR_QUIET)
   if(NOT changes STREQUAL "")
     set(dirty true)

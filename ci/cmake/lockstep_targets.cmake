@@ -47,9 +47,10 @@ function(lockstep_test name)
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
-# lockstep_fuzz(NAME_fuzz SOURCES ... LIBS ... CORPUS folder): SOURCES define LLVMFuzzerTestOneInput.
-# Every build has a test that feeds it each file of the corpus; with LOCKSTEP_FUZZ the libFuzzer
-# program fuzz/NAME_fuzz is built instead, which ci/lanes/fuzz.sh runs from the same corpus.
+# lockstep_fuzz(NAME_fuzz SOURCES ... LIBS ... CORPUS folder): SOURCES define
+# LLVMFuzzerTestOneInput. Every build has a test that feeds it each file of the corpus; with
+# LOCKSTEP_FUZZ the libFuzzer program fuzz/NAME_fuzz is built instead, which ci/lanes/fuzz.sh runs
+# from the same corpus.
 function(lockstep_fuzz name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
   get_filename_component(corpus ${ARG_CORPUS} ABSOLUTE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The CTest suite under AddressSanitizer and UndefinedBehaviorSanitizer (preset cpu-sanitize). The tidy
-# rules read text and ran already.
+# The CTest suite under AddressSanitizer and UndefinedBehaviorSanitizer (preset cpu-sanitize). The
+# tidy rules read text and ran already.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 ci/setup/build.sh cpu-sanitize

@@ -42,6 +42,10 @@ bool starts_with_any(const std::string& path, const std::vector<std::string>& pr
                      [&](const std::string& prefix) { return path.starts_with(prefix); });
 }
 
+bool is_generated(const std::string& target, const RuleData& data) {
+  return std::count(data.generated_headers.begin(), data.generated_headers.end(), target) > 0;
+}
+
 // Index of the engine layer that `path` belongs to, or -1.
 int layer_of(const std::string& path, const RuleData& data) {
   for (size_t i = 0; i < data.layers.size(); ++i) {
@@ -75,7 +79,7 @@ Findings check_include_matrix(const Tree& tree, const RuleData& data) {
   for (const File& file : tree.files) {
     if (!is_cpp(file.path)) continue;
     for (const Include& include : includes_of(file)) {
-      if (!include.quoted) continue;
+      if (!include.quoted || is_generated(include.target, data)) continue;
       if (tree.find(include.target) == nullptr) {
         findings.push_back(
             {file.path, include.line,

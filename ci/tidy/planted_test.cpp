@@ -84,6 +84,14 @@ TEST(Planted, IncludeOfNoFileAndOfAFolderWithoutARow) {
             "extras/a.cpp:1: extras/a.cpp has no row in the include matrix (ci/tidy/rules.json)\n");
 }
 
+TEST(Planted, IncludeOfAGeneratedHeader) {
+  const std::string text = "#include \"made.h\"\n";
+  RuleData rules = data();
+  EXPECT_NE(to_text(check_include_matrix(make_tree({{"engine/base/a.cpp", text}}), rules)), "");
+  rules.generated_headers = {"made.h"};
+  EXPECT_EQ(to_text(check_include_matrix(make_tree({{"engine/base/a.cpp", text}}), rules)), "");
+}
+
 TEST(Planted, IncludeInALiteralIsText) {
   EXPECT_EQ(
       run(check_include_matrix, {{"engine/base/a.cpp", "auto s = R\"(\n#include \"x.h\"\n)\";\n"}}),

@@ -38,6 +38,7 @@ Ban parse_ban(const Json& json) {
 
 RuleData parse_rules(const Json& json) {
   RuleData data;
+  json.at("generated_headers").get_to(data.generated_headers);
   json.at("layers").get_to(data.layers);
   json.at("outsiders").get_to(data.outsiders);
   for (const Json& pin : json.at("pinned_headers")) {

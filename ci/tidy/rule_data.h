@@ -31,6 +31,7 @@ struct PinnedHeader {
 };
 
 struct RuleData {
+  std::vector<std::string> generated_headers;  // that the build writes; any module may include them
   std::vector<std::string> layers;  // of the engine, lowest first; each may include those before it
   std::map<std::string, std::vector<std::string>>
       outsiders;  // folder -> prefixes that it may include

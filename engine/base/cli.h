@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-// Runs `body` and turns an Error into one line on stderr ("PROGRAM: message") and its exit code; any
-// other exception becomes exit 1 the same way. Ignores SIGPIPE: a closed pipe is an error, not a death.
+// Runs `body` and turns an Error into one line on stderr ("PROGRAM: message") and its exit code;
+// any other exception becomes exit 1 the same way. Ignores SIGPIPE: a closed pipe is an error, not
+// a death.
 int run_main(const char* program, const std::function<int()>& body);
 
 // True when stdout is a terminal that takes colours (and NO_COLOR is not set).

@@ -1,4 +1,5 @@
-// Digests that identify bytes. XXH3 (libxxhash): fast, not cryptographic; it finds accidents, not attacks.
+// Digests that identify bytes. XXH3 (libxxhash): fast, not cryptographic; it finds accidents, not
+// attacks.
 #pragma once
 
 #include <cstddef>

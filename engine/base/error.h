@@ -1,8 +1,9 @@
 // The two kinds of failure that code can meet.
 //
-// Operating errors (bad file, bad flag, peer gone) are `Error`: one line that names the thing and the
-// remedy. They are thrown where they are found and caught once, in `run_main` (engine/base/cli.h).
-// Programmer errors are LOCKSTEP_CHECK: they abort with the location, also in release builds.
+// Operating errors (bad file, bad flag, peer gone) are `Error`: one line that names the thing and
+// the remedy. They are thrown where they are found and caught once, in `run_main`
+// (engine/base/cli.h). Programmer errors are LOCKSTEP_CHECK: they abort with the location, also in
+// release builds.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +14,8 @@
 
 namespace lockstep {
 
-// Exit codes of every program. 0 to 4 and 77 are for callers, 70 to 76 are for the supervisor of ranks.
+// Exit codes of every program. 0 to 4 and 77 are for callers, 70 to 76 are for the supervisor of
+// ranks.
 enum class ExitCode : int {
   pass = 0,
   fail = 1,
@@ -53,9 +55,9 @@ template <typename... Args>
 
 }  // namespace lockstep
 
-#define LOCKSTEP_CHECK(condition)                                        \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      ::lockstep::check_failed(#condition, __FILE__, __LINE__);          \
-    }                                                                    \
+#define LOCKSTEP_CHECK(condition)                               \
+  do {                                                          \
+    if (!(condition)) {                                         \
+      ::lockstep::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                           \
   } while (false)

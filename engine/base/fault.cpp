@@ -45,7 +45,9 @@ void parse_condition(std::string_view text, const std::string& spec, FaultSite& 
   }
 }
 
-bool matches(int wanted, int actual) { return wanted < 0 || wanted == actual; }
+bool matches(int wanted, int actual) {
+  return wanted < 0 || wanted == actual;
+}
 
 }  // namespace
 
@@ -56,7 +58,8 @@ void select_fault(const std::string& spec) {
   const std::string name = spec.substr(0, at);
   const auto& points = fault_points();
   if (std::none_of(points.begin(), points.end(), [&](const auto& p) { return p.name == name; })) {
-    fail_with(ExitCode::usage, "--fault {}: unknown fault; 'lockstep fault --list' names them", name);
+    fail_with(ExitCode::usage, "--fault {}: unknown fault; 'lockstep fault --list' names them",
+              name);
   }
   selection().name = name;
   std::string_view rest = at == std::string::npos ? "" : std::string_view(spec).substr(at + 1);
@@ -75,7 +78,9 @@ bool fault_fires(std::string_view name, const FaultSite& site) {
   return fires;
 }
 
-long fault_firings() { return selection().firings; }
+long fault_firings() {
+  return selection().firings;
+}
 
 }  // namespace lockstep
 

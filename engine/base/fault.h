@@ -3,8 +3,8 @@
 // false and leaves no trace.
 //
 // A fault is chosen by "NAME" or "NAME@layer=L,rank=R,round=N": it fires where every given value
-// matches. Faults act in the rank (weights in memory, ids, positions, states, partial sums), never on
-// what a rank reports.
+// matches. Faults act in the rank (weights in memory, ids, positions, states, partial sums), never
+// on what a rank reports.
 #pragma once
 
 #include <string>
@@ -37,7 +37,9 @@ long fault_firings();
 
 #else
 
-constexpr bool fault_fires(std::string_view, const FaultSite& = {}) { return false; }
+constexpr bool fault_fires(std::string_view, const FaultSite& = {}) {
+  return false;
+}
 
 #endif
 

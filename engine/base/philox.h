@@ -1,5 +1,6 @@
-// Philox4x32-10, a counter-based generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-// (SC 2011). Any process can make any number of the stream by itself; nothing is carried along.
+// Philox4x32-10, a counter-based generator: Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3" (SC 2011). Any process can make any number of the stream by itself; nothing is carried
+// along.
 #pragma once
 
 #include <array>
@@ -25,7 +26,9 @@ inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
 }
 
 // Uniform in [0, 1) with 24 bits: exact in float.
-inline float uniform_from_bits(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+inline float uniform_from_bits(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 
 // A sequential view of one Philox stream, for tests and generated material.
 class PhiloxStream {

@@ -59,6 +59,10 @@ const auto kOwnGroup = bp::extend::on_exec_setup([](auto&) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 });
 
+// A rank without the program that started it has nobody to answer to.
+const auto kEndsWithParent =
+    bp::extend::on_exec_setup([](auto&) { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
+
 // Boost's own wait with a time limit takes over SIGCHLD of the whole process: poll instead.
 bool ended_before(bp::child& child, Clock::time_point deadline) {
   while (child.running()) {
@@ -113,7 +117,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv,
   LOCKSTEP_CHECK(!argv.empty());
   try {
     state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
-                              environment_with(extra_environment), kCleanStart);
+                              environment_with(extra_environment), kCleanStart, kEndsWithParent);
   } catch (const bp::process_error& error) {
     fail("cannot start {}: {}", argv[0], error.code().message());
   }

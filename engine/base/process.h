@@ -23,7 +23,8 @@ ProcessResult run_process(const std::vector<std::string>& argv,
                           std::chrono::milliseconds timeout = std::chrono::minutes(10),
                           const std::map<std::string, std::string>& extra_environment = {});
 
-// A child whose stdin, stdout and stderr are this process's own; it inherits no other file.
+// A child whose stdin, stdout and stderr are this process's own; it inherits no other file and ends
+// with the thread that started it.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::vector<std::string>& argv,

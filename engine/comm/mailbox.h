@@ -21,8 +21,8 @@ struct MailboxOptions {
   bool spin = false;  // spin before sleeping: only while cores >= ranks x threads
 };
 
-// Prepares an empty mailbox file of the right size for 2 ranks in an anonymous memory file and
-// returns its descriptor, which children inherit; they open it as "/proc/self/fd/N".
+// Prepares an empty mailbox of the right size for 2 ranks in an anonymous memory file and returns
+// its descriptor; ranks open it as "/proc/PID/fd/N" of the process that made it.
 int create_mailbox_file();
 
 // Joins as `rank`. Throws Error when the file is not a mailbox or the peer does not come in time.

@@ -16,7 +16,8 @@ std::string differing_field(const RoundRecord& a, const RoundRecord& b) {
 
 std::string to_text(const RoundRecord& record) {
   return fmt::format(
-      "round={} n_tokens={} token_hash={:016x} positions={} decoding_slots={:x} rows_digest={:016x}",
+      "round={} n_tokens={} token_hash={:016x} positions={} decoding_slots={:x} "
+      "rows_digest={:016x}",
       record.round, record.n_tokens, record.token_hash, record.positions, record.decoding_slots,
       record.rows_digest);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/checkpoint.h"
 #include "engine/model/output_file.h"
 #include "engine/model/safetensors.h"
 
@@ -14,38 +15,41 @@ namespace lockstep {
 
 class CheckpointWriter {
  public:
-  // `tensors` in the order in which write() will be called; their `bytes` are unused. Throws Error
-  // when the disk is too small.
+  // `tensors` are spread over files in this order; inside a file wide elements come first, so that
+  // every tensor starts at a multiple of its element size. Their `bytes` are unused. Throws Error
+  // when the disk is too small or the folder holds a checkpoint already.
   CheckpointWriter(const std::filesystem::path& dir, std::vector<TensorInfo> tensors,
                    int64_t max_file_bytes = int64_t{5} << 30);
 
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // The next bytes of a tensor's data. Tensors may come in any order.
+  void append(const std::string& name, std::span<const std::byte> bytes);
 
-  // The next bytes of the data of tensor `index`; tensors and their bytes must come in order.
-  void append(size_t index, std::span<const std::byte> bytes);
-
-  // Throws a programmer error when bytes are missing. Also writes the index, and removes files of
-  // an earlier checkpoint in the folder that would be read with it.
+  // A programmer error when bytes are missing. Also writes the index.
   void finish();
 
  private:
   struct Part {
     std::string name;
-    size_t begin = 0;  // first tensor
-    size_t end = 0;
-    int64_t n_bytes = 0;
+    std::vector<TensorInfo> tensors;
+    int64_t n_bytes = 0;  // of data
+    int64_t n_file = 0;   // with the header
+  };
+  struct Place {
+    size_t part = 0;
+    int64_t next = 0;  // where the next bytes go
+    int64_t end = 0;
   };
 
-  void split(int64_t max_file_bytes);
-  void open_part(const Part& part);
+  void split(std::vector<TensorInfo> tensors, int64_t max_file_bytes);
+  void open_part(size_t index);
 
   std::filesystem::path dir_;
-  std::vector<TensorInfo> tensors_;
   std::vector<Part> parts_;
-  std::vector<OutputFile> files_;  // [part], open once begun
-  std::vector<int64_t> ends_;      // bytes written of each file
-  size_t next_ = 0;                // tensor being written
-  int64_t done_ = 0;               // its bytes so far
+  std::vector<OutputFile> files_;  // [part]
+  std::map<std::string, Place> places_;
 };
+
+// Writes every tensor of `checkpoint` under its canonical name.
+void write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& dir);
 
 }  // namespace lockstep

@@ -236,7 +236,11 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
   config.video_token_id = token_id(top, "video_token_id", config.vocab_size);
   config.vision_start_token_id = token_id(top, "vision_start_token_id", config.vocab_size);
   config.vision_end_token_id = token_id(top, "vision_end_token_id", config.vocab_size);
-  config.quant_method = top.object_or_empty("quantization_config").text_or("quant_method", "");
+  const Section quantization = top.object_or_empty("quantization_config");
+  config.quant_method = quantization.text_or("quant_method", "");
+  // The tensors of both GPTQ versions look alike, and their zero points differ by one.
+  require(quantization.text_or("checkpoint_format", "gptq") != "gptq_v2", quantization,
+          "checkpoint_format gptq_v2 is not supported: export as gptq");
   config.eos_token_ids = token_ids(text, "eos_token_id", config.vocab_size);
   if (!generation_json.empty()) {
     const Json generation = parse_object(generation_json, "generation_config.json");

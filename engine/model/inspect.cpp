@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/model/quant_claims.h"
 #include "engine/model/shard_plan.h"
+#include "engine/model/slow_formats.h"
 #include "engine/model/weight_formats.h"
 
 namespace lockstep {
@@ -149,6 +150,21 @@ InspectReport inspect_checkpoint(const ModelConfig& config, const Checkpoint& ch
   note_ignored_parts(items, report);
   note_lies(items, parse_quant_claims(config_json), report);
   return report;
+}
+
+void note_slow_formats(const std::vector<std::string>& cards, InspectReport& report) {
+  std::set<std::string> lines;
+  for (const SlowFormat& slow : slow_formats()) {
+    for (const std::string& card : cards) {
+      if (!contains(card, slow.card)) continue;
+      for (const InspectRow& row : report.rows) {
+        if (format_family(row.format) == slow.family) {
+          lines.insert(fmt::format("{} on {}: {}", row.format, card, slow.note));
+        }
+      }
+    }
+  }
+  report.oddities.insert(report.oddities.end(), lines.begin(), lines.end());
 }
 
 }  // namespace lockstep

@@ -37,4 +37,7 @@ std::string tensor_class(const std::string& name);
 InspectReport inspect_checkpoint(const ModelConfig& config, const Checkpoint& checkpoint,
                                  int n_ranks, const std::string& config_json);
 
+// Adds a line for every format in the report that is known to be slow on one of these cards.
+void note_slow_formats(const std::vector<std::string>& cards, InspectReport& report);
+
 }  // namespace lockstep

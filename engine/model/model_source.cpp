@@ -3,6 +3,7 @@
 #include "engine/base/error.h"
 #include "engine/model/checkpoint_digest.h"
 #include "engine/model/shard_file.h"
+#include "engine/model/synth/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -28,10 +29,25 @@ void check_same_source(const std::string& model, const std::string& shards,
   }
 }
 
+ModelSource open_synthetic(const std::string& model, const std::string& shards, int n_ranks,
+                           int rank) {
+  if (!shards.empty()) {
+    fail_with(ExitCode::usage, "--shards {}: --model {} makes its own parts", shards, model);
+  }
+  const SyntheticModel made = make_synthetic_model(parse_synthetic_spec(model));
+  ModelSource source;
+  source.config = made.config;
+  source.source_digest = made.digest;
+  source.checkpoint = synthetic_rank_part(made, n_ranks, rank);
+  source.sharded = true;
+  return source;
+}
+
 }  // namespace
 
 ModelSource open_model_source(const std::string& model, const std::string& shards, int n_ranks,
                               int rank) {
+  if (is_synthetic_spec(model)) return open_synthetic(model, shards, n_ranks, rank);
   ModelSource source;
   source.config = load_model_config(model);
   if (shards.empty()) {

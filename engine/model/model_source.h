@@ -17,9 +17,9 @@ struct ModelSource {
   std::string source_digest;  // of the whole checkpoint where it is known without reading it all
 };
 
-// `model` is a folder; `shards` a folder made by 'weights shard', or empty. With shards the model's
-// folder needs no tensors; if it has some, they must be the shards' source (by fingerprint).
-// Throws Error that names what is wrong.
+// `model` is a folder or "synth:..." (synth/synthetic.h); `shards` a folder made by 'weights
+// shard', or empty. With shards the model's folder needs no tensors; if it has some, they must be
+// the shards' source (by fingerprint). Throws Error that names what is wrong.
 ModelSource open_model_source(const std::string& model, const std::string& shards, int n_ranks,
                               int rank);
 

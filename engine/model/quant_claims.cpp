@@ -1,7 +1,7 @@
 #include "engine/model/quant_claims.h"
 
 #include <nlohmann/json.hpp>
-#include <regex>
+#include <optional>
 
 #include "engine/model/checkpoint.h"
 
@@ -33,6 +33,67 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+// One character of a pattern, or a run of them.
+struct RegexStep {
+  char wanted = 0;
+  bool any = false;   // "."
+  bool many = false;  // followed by "*"
+};
+
+// The part of regular expressions that such lists use: literals, escapes, "." and "*". Anything
+// else is not understood.
+std::optional<std::vector<RegexStep>> parse_simple_regex(std::string_view pattern) {
+  std::vector<RegexStep> steps;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    RegexStep step;
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
+      step.wanted = pattern[++i];
+    } else if (pattern[i] == '.') {
+      step.any = true;
+    } else if (std::string_view("()[]{}|+?*\\").find(pattern[i]) != std::string_view::npos) {
+      return std::nullopt;
+    } else if ((pattern[i] == '^' && i == 0) || (pattern[i] == '$' && i + 1 == pattern.size())) {
+      continue;
+    } else {
+      step.wanted = pattern[i];
+    }
+    if (i + 1 < pattern.size() && pattern[i + 1] == '*') {
+      step.many = true;
+      ++i;
+    }
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+// Matches from the start of the text, to its end only with "$". Time grows with the product of the
+// lengths, whatever the pattern: the file is not trusted.
+bool simple_regex_matches(std::string_view pattern, std::string_view text) {
+  const auto steps = parse_simple_regex(pattern);
+  if (!steps) return false;
+  const bool to_the_end = pattern.ends_with('$');
+  std::vector<bool> reached(steps->size() + 1, false);  // steps done so far
+  reached[0] = true;
+  const auto skip_optional = [&] {
+    for (size_t i = 0; i < steps->size(); ++i) {
+      if (reached[i] && (*steps)[i].many) reached[i + 1] = true;
+    }
+  };
+  skip_optional();
+  for (const char c : text) {
+    if (!to_the_end && reached.back()) return true;
+    std::vector<bool> next(reached.size(), false);
+    for (size_t i = 0; i < steps->size(); ++i) {
+      const RegexStep& step = (*steps)[i];
+      if (!reached[i] || (!step.any && step.wanted != c)) continue;
+      next[step.many ? i : i + 1] = true;
+    }
+    reached = std::move(next);
+    skip_optional();
+  }
+  return reached.back();
+}
+
 bool rule_matches(const std::string& pattern, const std::string& base) {
   constexpr size_t kMaxPattern = 256;
   if (pattern.size() > kMaxPattern) return false;
@@ -41,12 +102,7 @@ bool rule_matches(const std::string& pattern, const std::string& base) {
     // Entries name modules, which cover what lies inside them.
     return glob_matches(canonical, base) || glob_matches(canonical + ".*", base);
   }
-  try {
-    return std::regex_search(base, std::regex(pattern.substr(3)),
-                             std::regex_constants::match_continuous);
-  } catch (const std::regex_error&) {
-    return false;
-  }
+  return simple_regex_matches(std::string_view(pattern).substr(3), base);
 }
 
 std::string algorithm_family(const Json& algorithm) {

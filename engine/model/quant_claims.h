@@ -10,7 +10,8 @@ namespace lockstep {
 class QuantClaims {
  public:
   struct Rule {
-    std::string pattern;  // canonical module name, glob with '*', or "re:REGEX"
+    std::string pattern;  // canonical module name, glob with '*', or "re:" and a
+                          // regular expression of literals, escapes, "." and "*"
     std::string family;   // "nvfp4", "fp8", "int4" or "plain"
   };
 

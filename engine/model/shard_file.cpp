@@ -18,6 +18,7 @@ constexpr const char* kRanksKey = "lockstep.n_ranks";
 constexpr const char* kSourceKey = "lockstep.source_digest";
 constexpr const char* kFingerprintKey = "lockstep.source_fingerprint";
 constexpr const char* kConfigKey = "lockstep.config_digest";
+constexpr const char* kLayoutKey = "lockstep.layout";
 constexpr const char* kHeaderKey = "lockstep.header_digest";
 const std::string kTensorPrefix = "lockstep.digest.";
 constexpr size_t kDigestDigits = 32;
@@ -126,6 +127,7 @@ void ShardFile::parse_metadata(const SafetensorsFile& file) {
   identity_.source_digest = metadata_value(file, kSourceKey);
   identity_.source_fingerprint = metadata_value(file, kFingerprintKey);
   identity_.config_digest = metadata_value(file, kConfigKey);
+  identity_.layout = metadata_value(file, kLayoutKey);
   for (const TensorInfo& tensor : file.tensors()) {
     digests_[tensor.name] = metadata_value(file, kTensorPrefix + tensor.name);
   }
@@ -140,7 +142,8 @@ void ShardFile::verify_tensors() const {
   }
 }
 
-std::unique_ptr<ShardFile> open_shard(const fs::path& dir, int rank, int n_ranks) {
+std::unique_ptr<ShardFile> open_shard(const fs::path& dir, int rank, int n_ranks,
+                                      const LayoutSet& layouts) {
   const fs::path path = dir / shard_file_name(rank, n_ranks);
   if (!fs::exists(path)) {
     fail("{}: does not exist: run 'lockstep weights shard --tp {} --out {}'", path.string(),
@@ -152,6 +155,7 @@ std::unique_ptr<ShardFile> open_shard(const fs::path& dir, int rank, int n_ranks
     fail("{}: is the shard of rank {} of {}, not of rank {} of {}", path.string(), identity.rank,
          identity.n_ranks, rank, n_ranks);
   }
+  layouts.require(identity.layout, path.string());
   const fs::path config = dir / "config.json";
   const std::string text = read_text_file(config);
   if (digest128_hex(std::as_bytes(std::span(text.data(), text.size()))) != identity.config_digest) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/model/checkpoint.h"
-#include "engine/model/config.h"
+#include "engine/model/device_layout.h"
 
 namespace lockstep {
 
@@ -21,6 +21,7 @@ struct ShardIdentity {
   std::string source_digest;       // Checkpoint::digest of the source
   std::string source_fingerprint;  // checkpoint_fingerprint of the source
   std::string config_digest;       // XXH3-128 of the config.json beside the shard
+  std::string layout{kRowMajor};   // of matrices' codes (device_layout.h)
 };
 
 std::string shard_file_name(int rank, int n_ranks);  // "shard-0-of-2.safetensors"
@@ -55,7 +56,9 @@ class ShardFile {
 };
 
 // The verified shard of one rank in a folder that `weights shard` made. Throws Error when it is of
-// another rank or number of ranks, or its config.json is not the one it was made with.
-std::unique_ptr<ShardFile> open_shard(const std::filesystem::path& dir, int rank, int n_ranks);
+// another rank or number of ranks, its config.json is not the one it was made with, or its matrices
+// have a layout that is not in `layouts`.
+std::unique_ptr<ShardFile> open_shard(const std::filesystem::path& dir, int rank, int n_ranks,
+                                      const LayoutSet& layouts = LayoutSet());
 
 }  // namespace lockstep

@@ -152,7 +152,7 @@ JoinReport join_shards(const fs::path& shards_dir, const fs::path& out) {
       shards.shard(rank).release(local);
     }
     digests[row.name] = digest128_hex(bytes);
-    writer.append(i, bytes);
+    writer.append(row.name, bytes);
     report.n_bytes += index[i].n_bytes();
     progress.advance(bytes.size());
   }

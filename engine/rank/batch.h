@@ -19,7 +19,8 @@ struct Span {
   int64_t n_tokens = 0;
   int64_t column = 0;  // first column in the batch
   int64_t prompt_tokens = 0;
-  TapRecorder* taps = nullptr;                           // null: nothing is recorded
+  TapRecorder* taps = nullptr;  // null: nothing is recorded
+  int64_t first_visible = 0;    // attention sees positions from here on; 0 but for windowed drafts
   const std::vector<int64_t>* image_tap_rows = nullptr;  // prompt positions of "image/" taps
 };
 

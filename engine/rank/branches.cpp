@@ -50,9 +50,10 @@ void rope_in_sections(const Model& model, const RopeArgs& rotation) {
 }
 
 // Norm over heads of head_dim values that lie `stride` apart, then rotation, then the Hadamard
-// transform where the cache holds INT8. `out` is dense.
-void prepare_heads(const Model& model, const float* x, int64_t stride, const std::vector<float>& norm,
-                   const Batch& batch, int n_heads, int layer, float* out) {
+// transform where keys are rotated. `out` is dense. `shift_positions` is a planted fault.
+void prepare_heads(const Model& model, const float* x, int64_t stride,
+                   const std::vector<float>& norm, const Batch& batch, int n_heads,
+                   bool shift_positions, float* out) {
   const int head_dim = model.config.head_dim;
   const int64_t n = batch.n_columns();
   rmsnorm({x, stride, norm.data(), out, head_dim, n * n_heads, head_dim, model.config.rms_norm_eps,
@@ -60,7 +61,7 @@ void prepare_heads(const Model& model, const float* x, int64_t stride, const std
           model.pool);
   std::vector<RopePosition> shifted;
   const RopePosition* positions = batch.positions.data();
-  if (fault_fires("attention.rope-position-plus-1", {layer, model.comm.rank(), batch.round})) {
+  if (shift_positions) {
     shifted = batch.positions;
     for (RopePosition& position : shifted) ++position[0], ++position[1], ++position[2];
     positions = shifted.data();
@@ -68,12 +69,12 @@ void prepare_heads(const Model& model, const float* x, int64_t stride, const std
   const RopeArgs rotation{
       out,      int64_t{n_heads} * head_dim, positions,     model.inv_freq.data(), n, n_heads,
       head_dim, model.config.rotary_dim,     model.rounding};
-  if (fault_fires("mrope.sections-contiguous", {layer, model.comm.rank(), batch.round})) {
+  if (fault_fires("mrope.sections-contiguous", {-1, model.comm.rank(), batch.round})) {
     rope_in_sections(model, rotation);
   } else {
     rope(rotation, model.pool);
   }
-  if (model.kv.shape().type == KvType::int8) {
+  if (model.rotate_keys) {
     hadamard(out, head_dim, n * n_heads, head_dim, model.rounding, model.pool);
   }
 }
@@ -93,7 +94,8 @@ struct GdnInputs {
   const float* beta;       // [n_tokens, heads]
 };
 
-// Convolution and delta rule of n_tokens columns; advances the state, writes out [n_tokens, v_width].
+// Convolution and delta rule of n_tokens columns; advances the state, writes out [n_tokens,
+// v_width].
 void run_gdn(const Model& model, const GdnWeights& weights, const GdnInputs& in, Phase phase,
              int64_t first_position, int64_t n_tokens, GdnState& state, float* mixed, float* out) {
   const GdnConfig& gdn = model.weights.dims.gdn;
@@ -155,8 +157,8 @@ void linear_rows(const Model& model, const MatrixPieces& pieces, const float* x,
   }
 }
 
-void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x, int64_t n_columns,
-                   std::vector<float>& out) {
+void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x,
+                   int64_t n_columns, std::vector<float>& out) {
   const int64_t width = n_rows_of(pieces);
   grow(out, n_columns * width);
   linear_rows(model, pieces, x, n_columns, out.data(), width, model.rounding);
@@ -197,8 +199,8 @@ void store_kv(const Model& model, const AttentionWeights& weights, const float* 
   std::vector<float>& v = ws.wide[3];
   linear_pieces(model, weights.k_proj, normed, n, k);  // [n, kv heads, head_dim]
   linear_pieces(model, weights.v_proj, normed, n, v);  // [n, kv heads, head_dim]
-  prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads,
-                cursor.layer, k.data());
+  prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads, false,
+                k.data());
   for (const Span& span : batch.spans) {
     kv_write({model.kv.view(cursor.kv_layer, span.sequence->page_table),
               k.data() + span.column * width, v.data() + span.column * width, width, width,
@@ -223,16 +225,17 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
   if (fault_fires("attention.q-gate-swapped", site)) {
     swap_query_and_gate(qg.data(), n * n_heads, head_dim);
   }
-  prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, cursor.layer,
+  const bool shift_positions = fault_fires("attention.rope-position-plus-1", site);
+  prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, shift_positions,
                 q.data());
   for (const Span& span : batch.spans) {
-    attention({q.data() + span.column * width, width,
-               qg.data() + span.column * 2 * width + head_dim, 2 * width, head_dim, 2 * head_dim,
-               out.data() + span.column * width, width,
-               model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
-               span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)),
-               model.rounding},
-              model.pool);
+    attention(
+        {q.data() + span.column * width, width, qg.data() + span.column * 2 * width + head_dim,
+         2 * width, head_dim, 2 * head_dim, out.data() + span.column * width, width,
+         model.kv.view(cursor.kv_layer, span.sequence->page_table), span.first_position,
+         span.n_tokens, n_heads, 1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding,
+         span.first_visible},
+        model.pool);
   }
   if (fault_fires("attention.k-tail-dropped", site)) {
     for (int64_t t = 0; t < n; ++t) std::fill_n(out.data() + (t + 1) * width - 16, 16, 0.0f);
@@ -279,8 +282,9 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
     GdnState& state = span.sequence->gdn[gdn_layer];
     const GdnInputs in{m.data() + span.column * channels, log_decay + span.column * heads,
                        beta + span.column * heads};
-    if (span.phase == Phase::prefill && fault_fires("gdn.conv-state-lost-between-chunks",
-                                                    {cursor.layer, model.comm.rank(), batch.round})) {
+    if (span.phase == Phase::prefill &&
+        fault_fires("gdn.conv-state-lost-between-chunks",
+                    {cursor.layer, model.comm.rank(), batch.round})) {
       std::fill(state.conv.begin(), state.conv.end(), 0.0f);
     }
     if (span.phase == Phase::decode && span.n_tokens > 1) {

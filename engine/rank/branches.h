@@ -1,5 +1,5 @@
-// The branches of a layer (token mixers and MLP) and the parallel products, written once for the main
-// layers and the MTP layer.
+// The branches of a layer (token mixers and MLP) and the parallel products, written once for the
+// main layers and the MTP layer.
 #pragma once
 
 #include "engine/rank/layers.h"
@@ -34,8 +34,8 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
 void mlp_branch(const Model& model, const MlpWeights& weights, const float* normed,
                 int64_t n_columns, Workspace& ws);
 
-// The two steps of attention_branch. The MTP layer stores K and V of all its columns but attends from
-// the last one of each span only.
+// The two steps of attention_branch. The MTP layer stores K and V of all its columns but attends
+// from the last one of each span only.
 void store_kv(const Model& model, const AttentionWeights& weights, const float* normed,
               const Batch& batch, const LayerCursor& cursor, Workspace& ws);
 void attend(const Model& model, const AttentionWeights& weights, const float* normed,

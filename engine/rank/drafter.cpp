@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
 #include "engine/ops/argmax/argmax.h"
+#include "engine/ops/attention/attention.h"
 
 namespace lockstep {
 
@@ -17,7 +18,8 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
   for (const Advance& advance : advances) {
     const auto n = static_cast<int64_t>(advance.tokens.size());
     LOCKSTEP_CHECK(n > 0 && static_cast<int64_t>(advance.hidden.size()) == n * hidden);
-    batch.add({&advance.slot->sequence, Phase::decode, advance.first_slot, n, 0, 0, nullptr},
+    batch.add({&advance.slot->sequence, Phase::decode, advance.first_slot, n, 0, 0, nullptr,
+               first_visible(advance.first_slot + n - 1)},
               advance.tokens.data(), advance.embedding_rows);
     rows.insert(rows.end(), advance.hidden.begin(), advance.hidden.end());
     advance.slot->n_mtp_slots = advance.first_slot + n;
@@ -40,8 +42,8 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
   propose(std::move(slots), std::move(proposing), round);
 }
 
-// One draft a pass: the argmax of the last MTP output, which is then fed back with that output as its
-// hidden row. Slots that have enough drafts leave the batch.
+// One draft a pass: the argmax of the last MTP output, which is then fed back with that output as
+// its hidden row. Slots that have enough drafts leave the batch.
 void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int round) {
   const int64_t hidden = model_.config.hidden_size;
   const auto wanted = [&](const Slot& slot) {
@@ -61,7 +63,9 @@ void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int 
       if (n_drafts >= wanted(slot)) continue;
       int64_t mtp_slot = slot.n_mtp_slots + n_drafts - 1;
       if (fault_fires("speculation.draft-position-constant")) mtp_slot = slot.n_mtp_slots;
-      batch.add({&slot.sequence, Phase::decode, mtp_slot, 1, 0, 0, nullptr}, &slot.drafts.back());
+      batch.add(
+          {&slot.sequence, Phase::decode, mtp_slot, 1, 0, 0, nullptr, first_visible(mtp_slot)},
+          &slot.drafts.back());
       unfinished.push_back(&slot);
       const auto row = outputs.begin() + static_cast<std::ptrdiff_t>(i) * hidden;
       rows.insert(rows.end(), row, row + hidden);
@@ -72,10 +76,18 @@ void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int 
   }
 }
 
+// Start of the attention segment that holds the oldest position of the window.
+int64_t Drafter::first_visible(int64_t position) const {
+  if (options_.window == 0) return 0;
+  const int64_t oldest = std::max<int64_t>(0, position + 1 - options_.window);
+  return oldest / kAttentionSegment * kAttentionSegment;
+}
+
 int32_t Drafter::best_token(const float* logits) const {
-  const int64_t n = options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live)
-                                             : options_.n_live;
-  // NaN logits make a draft that verification refuses; the target's own logits decide what is wrong.
+  const int64_t n =
+      options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live) : options_.n_live;
+  // NaN logits make a draft that verification refuses; the target's own logits decide what is
+  // wrong.
   return static_cast<int32_t>(std::max<int64_t>(0, argmax(logits, n)));
 }
 

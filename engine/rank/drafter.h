@@ -11,6 +11,7 @@ namespace lockstep {
 struct DraftOptions {
   int n_drafts = 0;         // k: drafts per round, 0 to 5
   int64_t n_live = 0;       // vocabulary rows that exist
+  int64_t window = 0;       // positions that a draft sees at least; 0: all
   int64_t draft_vocab = 0;  // drafts come from the first draft_vocab rows; 0: all
 };
 
@@ -20,8 +21,8 @@ class Drafter {
 
   bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
 
-  // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i, whose
-  // final-norm row is hidden[i]. `propose` asks for drafts after the last token.
+  // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i,
+  // whose final-norm row is hidden[i]. `propose` asks for drafts after the last token.
   struct Advance {
     Slot* slot;
     int64_t first_slot;
@@ -36,6 +37,7 @@ class Drafter {
 
  private:
   void propose(std::vector<Slot*> slots, std::vector<float> outputs, int round);
+  int64_t first_visible(int64_t position) const;
   int32_t best_token(const float* logits) const;
 
   const Model& model_;

@@ -64,7 +64,8 @@ void plant_state_faults(const Model& model, Sequence& sequence, int round) {
     if (model.config.layers[static_cast<size_t>(layer)] != LayerKind::gated_delta_net) continue;
     std::vector<float>& state = sequence.gdn[gdn_layer++].state;
     const FaultSite site{layer, model.comm.rank(), round};
-    if (fault_fires("gdn.state-lost-at-prompt-end", site)) std::fill(state.begin(), state.end(), 0.0f);
+    if (fault_fires("gdn.state-lost-at-prompt-end", site))
+      std::fill(state.begin(), state.end(), 0.0f);
     if (model.comm.rank() == 0 && fault_fires("gdn.head-state-lost-at-prompt-end", site)) {
       const GdnConfig& gdn = model.config.gdn;
       std::fill_n(state.begin(), int64_t{gdn.k_head_dim} * gdn.v_head_dim, 0.0f);
@@ -76,9 +77,12 @@ void plant_state_faults(const Model& model, Sequence& sequence, int round) {
 
 const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::length: return "length";
-    case FinishReason::stop: return "stop";
-    default: return "cancelled";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::stop:
+      return "stop";
+    default:
+      return "cancelled";
   }
 }
 
@@ -90,12 +94,14 @@ RankEngine::RankEngine(const ModelConfig& config, const RankWeights& weights,
       prefix_cache_(kv_, options.prefix_cache_bytes, options.prefill_grid),
       model_{config,
              weights,
+             options.kv_type == KvType::int8 && options.rotate_keys,
              options.precision == Precision::bf16 ? Rounding::bf16 : Rounding::none,
              rope_inverse_frequencies(config.rope_theta, config.rotary_dim),
              kv_,
              comm,
              pool},
-      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_vocab}) {
+      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_window,
+                        options.draft_vocab}) {
   if (options.prefill_grid <= 0 || options.prefill_grid % kGdnChunk != 0) {
     fail_with(ExitCode::usage, "--prefill-grid {}: must be a positive multiple of {}",
               options.prefill_grid, kGdnChunk);
@@ -196,8 +202,7 @@ bool RankEngine::step() {
 void RankEngine::admit() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
-    const uint64_t n_known = fault_fires("lockstep.seen-ahead-of-arrival") ? n_submitted_ : n_agreed_;
-    if (waiting_.empty() || n_admitted_ >= n_known) return;
+    if (waiting_.empty() || n_admitted_ >= n_agreed_) return;
     const uint64_t id = waiting_.front();
     Entry& entry = entries_.at(id);
     auto slot = std::make_unique<Slot>();
@@ -210,7 +215,8 @@ void RankEngine::admit() {
     ++n_admitted_;
     for (const int32_t token : entry.request.prompt) ++slot->history.prompt_counts[token];
     slots_[i] = std::move(slot);
-    const auto late = std::find(cancelled_while_waiting_.begin(), cancelled_while_waiting_.end(), id);
+    const auto late =
+        std::find(cancelled_while_waiting_.begin(), cancelled_while_waiting_.end(), id);
     if (late != cancelled_while_waiting_.end()) {
       cancelled_while_waiting_.erase(late);
       cancel_wanted_ |= uint64_t{1} << i;
@@ -218,18 +224,16 @@ void RankEngine::admit() {
   }
 }
 
-// Reserves every page that the request can need, and starts it from a cached prefix where there is one.
+// Reserves every page that the request can need, and starts it from a cached prefix where there is
+// one.
 bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
-  slot->images = PromptImages(request.prompt, request.images, model_.config);
-  slot->keys = slot->images.content_keys(request.prompt);
   slot->sequence = make_sequence(model_.config, model_.weights.dims);
-  slot->images.place(slot->sequence, slot->prompt_tokens());
-  slot->result->rope_delta = slot->sequence.rope_delta;
+  slot->place_prompt(model_.config);
   const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
   const Snapshot* snapshot =
       request.use_prefix_cache ? prefix_cache_.find(slot->keys, round_) : nullptr;
-  // All pages of the snapshot but the last are shared. The last is copied: its MTP slot depends on this
-  // request's next token.
+  // All pages of the snapshot but the last are shared. The last is copied: its MTP slot depends on
+  // this request's next token.
   const auto n_shared = snapshot == nullptr ? 0 : static_cast<int64_t>(snapshot->pages.size()) - 1;
   if (!prefix_cache_.free_pages(n_pages - n_shared, snapshot)) return false;
   const std::vector<uint32_t> fresh = kv_.take_pages(n_pages - n_shared);
@@ -240,14 +244,21 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) 
     restore(*slot, *snapshot);
   }
   slot->sequence.page_table.insert(slot->sequence.page_table.end(), fresh.begin(), fresh.end());
-  slot->snapshot_points = request.use_prefix_cache
-                              ? prefix_cache_.snapshot_points(slot->keys, slot->sequence.n_positions)
-                              : std::vector<int64_t>();
+  slot->snapshot_points = request.use_prefix_cache ? prefix_cache_.snapshot_points(
+                                                         slot->keys, slot->sequence.n_positions)
+                                                   : std::vector<int64_t>();
   return true;
 }
 
 void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
   slot.sequence.gdn = snapshot.states;
+  if (fault_fires("cache.wrong-grid-point")) {
+    slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
+  }
+  std::vector<uint32_t>& shared = slot.sequence.page_table;
+  if (shared.size() > 1 && fault_fires("kv.page-table-off-by-one")) {
+    std::rotate(shared.begin(), shared.begin() + 1, shared.end());
+  }
   slot.sequence.n_positions = snapshot.position();
   slot.n_mtp_slots = snapshot.position() - 1;
   slot.carried_hidden = snapshot.hidden;
@@ -263,7 +274,7 @@ void RankEngine::prefill_chunk(Slot& slot) {
   Batch batch;
   batch.round = static_cast<int>(round_);
   batch.add({&slot.sequence, Phase::prefill, begin, end - begin, 0, slot.prompt_tokens(), slot.taps,
-             &slot.images.tap_rows()},
+             0, &slot.images.tap_rows()},
             slot.request->prompt.data() + begin, slot.images.rows(model_, begin, end, slot.taps));
   forward(model_, batch, workspace_);
   slot.sequence.n_positions = end;
@@ -276,8 +287,8 @@ void RankEngine::prefill_chunk(Slot& slot) {
     slot.decoding = true;
     const std::vector<int32_t> tokens = accept_columns(slot, logits_.data(), 1);
     emitted_.emplace_back(slot.id, tokens);
-    record_.rows_digest = digest64(
-        std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))), record_.rows_digest);
+    record_.rows_digest = digest64(std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))),
+                                   record_.rows_digest);
   }
   const bool at_snapshot = !slot.snapshot_points.empty() && slot.snapshot_points.front() == end;
   if (at_snapshot) {
@@ -329,11 +340,10 @@ void RankEngine::decode_round() {
   if (running.empty()) return;
   forward(model_, batch, workspace_);
   compute_logits(model_, workspace_.normed.data(), batch.n_columns(), logits_);
-  record_.rows_digest =
-      digest64(std::as_bytes(std::span(
-                   workspace_.normed.data(),
-                   static_cast<size_t>(batch.n_columns() * model_.config.hidden_size))),
-               record_.rows_digest);
+  record_.rows_digest = digest64(
+      std::as_bytes(std::span(workspace_.normed.data(),
+                              static_cast<size_t>(batch.n_columns() * model_.config.hidden_size))),
+      record_.rows_digest);
 
   std::vector<Drafter::Advance> advances;
   for (size_t i = 0; i < running.size(); ++i) {
@@ -359,13 +369,18 @@ void RankEngine::decode_round() {
   for (Slot* slot : running) slot->result->decode_s += elapsed_s;
 }
 
-// Walks the columns of a round: chooses each column's token and goes on to the next column only when
-// the draft there is that token. Returns the tokens that were taken, the last of them not yet fed.
-std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits, int64_t n_columns) {
+// Walks the columns of a round: chooses each column's token and goes on to the next column only
+// when the draft there is that token. Returns the tokens that were taken, the last of them not yet
+// fed.
+std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
+                                                int64_t n_columns) {
   const int64_t n_drafts = n_columns - 1;
   if (n_drafts > 0 && slot.request->report_drafts) {
     const auto step = static_cast<int64_t>(slot.result->ids.size()) - 1;
     slot.result->mtp.draft_rounds.push_back({step, slot.drafts});
+  }
+  if (n_drafts > 0 && fault_fires("sampling.penalties-see-refused-drafts")) {
+    for (const int32_t draft : slot.drafts) ++slot.history.output_counts[draft];
   }
   std::vector<int32_t> taken;
   for (int64_t column = 0; column < n_columns; ++column) {
@@ -399,8 +414,8 @@ int32_t RankEngine::choose(Slot& slot, const float* logits) {
   slot.next_token = step < forced.size() ? forced[step] : chosen;
   slot.result->ids.push_back(chosen);
   if (slot.request->n_logits > 0) {
-    slot.result->logits.push_back(largest_logits(logits, model_.config.vocab_size,
-                                                 slot.request->n_logits, slot.next_token));
+    slot.result->logits.push_back(
+        largest_logits(logits, model_.config.vocab_size, slot.request->n_logits, slot.next_token));
   }
   ++slot.history.output_counts[slot.next_token];
   return slot.next_token;
@@ -411,9 +426,9 @@ bool RankEngine::ends_with_token(const Slot& slot) const {
   const auto lists = [&](const std::vector<int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), slot.next_token) != ids.end();
   };
-  const bool stops = (!request.ignore_eos && lists(model_.config.eos_token_ids)) ||
-                     lists(request.stop_ids) ||
-                     (request.stop_watcher != nullptr && request.stop_watcher->accept(slot.next_token));
+  const bool stops =
+      (!request.ignore_eos && lists(model_.config.eos_token_ids)) || lists(request.stop_ids) ||
+      (request.stop_watcher != nullptr && request.stop_watcher->accept(slot.next_token));
   slot.result->finish_reason = stops ? FinishReason::stop : FinishReason::length;
   return stops || slot.tokens_left() <= 0;
 }
@@ -424,8 +439,8 @@ void RankEngine::release(std::unique_ptr<Slot>& slot) {
   slot.reset();
 }
 
-// Fills this round's record, exchanges it, halts on a difference, and only then lets the round's tokens
-// out. Arrivals count once both ranks have them (the smaller number); cancels are OR-ed.
+// Fills this round's record, exchanges it, halts on a difference, and only then lets the round's
+// tokens out. Arrivals count once both ranks have them (the smaller number); cancels are OR-ed.
 void RankEngine::agree() {
   book_round();
   std::vector<RoundRecord> all(static_cast<size_t>(model_.comm.n_ranks()));
@@ -437,8 +452,8 @@ void RankEngine::agree() {
     const std::string field = differing_field(all[0], other);
     if (!field.empty()) {
       fail_with(ExitCode::lockstep_failure,
-                "TP2 LOCKSTEP FAILURE round {} field {}: rank 0 [{}] rank 1 [{}]", record_.round, field,
-                to_text(all[0]), to_text(other));
+                "TP2 LOCKSTEP FAILURE round {} field {}: rank 0 [{}] rank 1 [{}]", record_.round,
+                field, to_text(all[0]), to_text(other));
     }
     n_agreed_ = std::min(n_agreed_, other.seen);
     cancelled |= other.cancel_bits;

@@ -1,6 +1,7 @@
-// The scheduler of one rank: admits requests into slots, prefills on the grid, decodes all running slots
-// together, speculates, caches prefixes. It is a deterministic function of the request log: no wall time
-// and no thread timing enters. Two ranks that get the same requests take the same steps.
+// The scheduler of one rank: admits requests into slots, prefills on the grid, decodes all running
+// slots together, speculates, caches prefixes. It is a deterministic function of the request log:
+// no wall time and no thread timing enters. Two ranks that get the same requests take the same
+// steps.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,14 @@ enum class Precision : uint8_t { fp32, bf16 };
 struct EngineOptions {
   Precision precision = Precision::bf16;
   KvType kv_type = KvType::bf16;
+  bool rotate_keys = true;     // Hadamard rotation of q and k with kv_type int8
   int64_t prefill_grid = 512;  // positions; a multiple of kGdnChunk
   int64_t max_context = 0;     // positions per slot; 0: what the model allows
   int n_slots = 1;
-  int n_drafts = 0;            // k of speculation
-  int64_t draft_vocab = 0;     // drafts come from the first rows of the vocabulary; 0: all
-  int64_t n_live_tokens = 0;   // vocabulary rows that exist; 0: all
+  int n_drafts = 0;                // k of speculation
+  int64_t draft_window = 0;        // positions that a draft sees at least; 0: all
+  int64_t draft_vocab = 0;         // drafts come from the first rows of the vocabulary; 0: all
+  int64_t n_live_tokens = 0;       // vocabulary rows that exist; 0: all
   int64_t prefix_cache_bytes = 0;  // budget of snapshot states; 0: off
 };
 
@@ -53,13 +56,14 @@ class RankEngine {
              Communicator& comm, ThreadPool& pool);
   ~RankEngine();
 
-  // Throws Error, before any work, when the request can never fit or holds a token outside the vocabulary.
+  // Throws Error, before any work, when the request can never fit or holds a token outside the
+  // vocabulary.
   void check_request(const Request& request) const;
 
   void set_events(EngineEvents events) { events_ = std::move(events); }
 
-  // Queues a request; ids count from 0 in order. Both ranks must submit the same requests in the same
-  // order, but need not do so at the same moment: a request starts once both have it.
+  // Queues a request; ids count from 0 in order. Both ranks must submit the same requests in the
+  // same order, but need not do so at the same moment: a request starts once both have it.
   uint64_t submit(Request request);
 
   // Ends a request at the end of the round in which either rank has asked for it.
@@ -113,7 +117,7 @@ class RankEngine {
   std::deque<uint64_t> waiting_;
   std::vector<std::unique_ptr<Slot>> slots_;
   uint64_t n_submitted_ = 0;
-  uint64_t n_agreed_ = 0;       // requests that both ranks have
+  uint64_t n_agreed_ = 0;  // requests that both ranks have
   uint64_t n_admitted_ = 0;
   uint64_t cancel_wanted_ = 0;  // slot bits asked for on this rank
   std::vector<uint64_t> cancelled_while_waiting_;

@@ -110,8 +110,8 @@ std::map<int32_t, float> parse_logit_bias(const Line& job) {
   if (!job.has("logit_bias")) return bias;
   if (!job.at("logit_bias").is_object()) fail("{}: logit_bias must be an object", job.where());
   for (const auto& [key, value] : job.at("logit_bias").items()) {
-    const bool digits = !key.empty() && key.size() < 10 &&
-                        key.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!digits || !value.is_number() || value < -100 || value > 100) {
       fail("{}: logit_bias.{} must map a token id to a number in [-100, 100]", job.where(), key);
     }
@@ -126,8 +126,7 @@ void parse_sampling(const Line& job, SamplingParams& params) {
   params.top_k = static_cast<int32_t>(job.integer_or("top_k", params.top_k, 0, INT32_MAX));
   params.top_p = job.number_or("top_p", params.top_p, 0.0f, 1.0f);
   params.min_p = job.number_or("min_p", params.min_p, 0.0f, 1.0f);
-  params.presence_penalty =
-      job.number_or("presence_penalty", params.presence_penalty, -2.0f, 2.0f);
+  params.presence_penalty = job.number_or("presence_penalty", params.presence_penalty, -2.0f, 2.0f);
   params.frequency_penalty =
       job.number_or("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f);
   params.repetition_penalty =
@@ -141,7 +140,8 @@ void parse_sampling(const Line& job, SamplingParams& params) {
 void parse_common(const Line& job, Request& request) {
   parse_sampling(job, request.sampling);
   request.max_tokens = job.integer_or("max_tokens", request.max_tokens, 1, kMaxTokensLimit);
-  request.max_tokens = job.integer_or("max_completion_tokens", request.max_tokens, 1, kMaxTokensLimit);
+  request.max_tokens =
+      job.integer_or("max_completion_tokens", request.max_tokens, 1, kMaxTokensLimit);
   request.ignore_eos = job.flag_or("ignore_eos", request.ignore_eos);
   if (job.has("stop")) request.stop_strings = job.strings("stop");
 }

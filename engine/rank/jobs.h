@@ -36,6 +36,7 @@ std::vector<Request> read_jobs(const std::filesystem::path& path, const PromptMa
 SamplingParams load_generation_defaults(const std::filesystem::path& model_dir);
 
 // One line of results.jsonl. `text` may be null: no "text" field then.
-std::string result_line(const Request& request, const RequestResult& result, const std::string* text);
+std::string result_line(const Request& request, const RequestResult& result,
+                        const std::string* text);
 
 }  // namespace lockstep

@@ -16,7 +16,8 @@ KvCache::KvCache(const KvCacheShape& shape) : shape_(shape) {
   void* memory = ::mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    fail("cannot reserve {} bytes of KV cache: use a smaller --max-context or fewer --slots", n_bytes);
+    fail("cannot reserve {} bytes of KV cache: use a smaller --max-context or fewer --slots",
+         n_bytes);
   }
   memory_ = static_cast<std::byte*>(memory);
   free_.resize(static_cast<size_t>(shape.n_pages));

@@ -1,6 +1,7 @@
-// KV pages of one rank: one pool per attention layer, one free list, one page table per slot that all
-// layers share. A page holds kPageTokens positions. Full pages may be shared by several slots and by
-// prefix-cache snapshots; they are counted and return to the free list with their last owner.
+// KV pages of one rank: one pool per attention layer, one free list, one page table per slot that
+// all layers share. A page holds kPageTokens positions. Full pages may be shared by several slots
+// and by prefix-cache snapshots; they are counted and return to the free list with their last
+// owner.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +42,8 @@ class KvCache {
   void copy_page(uint32_t from, uint32_t to);
 
   // The conservation law, recounted from the owners' page tables and the free list, not from the
-  // counters: every page is either free or owned exactly as often as its counter says. Aborts if not.
+  // counters: every page is either free or owned exactly as often as its counter says. Aborts if
+  // not.
   void audit(const std::vector<const std::vector<uint32_t>*>& owners) const;
 
   KvView view(int layer, const std::vector<uint32_t>& page_table) const;
@@ -54,7 +56,7 @@ class KvCache {
  private:
   KvCacheShape shape_;
   std::byte* memory_ = nullptr;
-  std::vector<uint32_t> free_;  // a min-heap: allocation order is a function of the request log
+  std::vector<uint32_t> free_;      // a min-heap: allocation order is a function of the request log
   std::vector<uint32_t> n_owners_;  // [n_pages]
 };
 

@@ -17,15 +17,15 @@ void record(const Span& span, const std::string& name, const float* x, int64_t w
   if (span.taps == nullptr) return;
   const std::string tap = span.phase == Phase::decode ? "decode/" + name : name;
   if (!span.taps->wants(tap)) return;
-  const int64_t begin = span.phase == Phase::decode ? span.prompt_tokens
-                                                    : span.prompt_tokens - span.taps->last();
-  const int64_t end = span.phase == Phase::decode ? span.prompt_tokens + span.taps->last()
-                                                  : span.prompt_tokens;
+  const bool decode = span.phase == Phase::decode;
+  const int64_t n_last = std::min(span.taps->last(), span.prompt_tokens);
+  const int64_t begin = decode ? span.prompt_tokens : span.prompt_tokens - n_last;
+  const int64_t end = decode ? span.prompt_tokens + span.taps->last() : span.prompt_tokens;
   const int64_t first = std::max(begin, span.first_position);
   const int64_t last = std::min(end, span.first_position + span.n_tokens);
   if (first >= last) return;
-  span.taps->append(tap, x + (span.column + first - span.first_position) * width, last - first,
-                    width);
+  span.taps->put_rows(tap, first - begin, x + (span.column + first - span.first_position) * width,
+                      last - first, width);
 }
 
 // What enters the first layer and what leaves each, at the places around the prompt's pictures.

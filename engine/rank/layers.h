@@ -12,19 +12,21 @@
 
 namespace lockstep {
 
-// Activations of one pass, float32 (bf16-representable in precision bf16). Grows to the largest pass.
+// Activations of one pass, float32 (bf16-representable in precision bf16). Grows to the largest
+// pass.
 struct Workspace {
-  std::vector<float> hidden;    // [n_columns, hidden] residual stream
-  std::vector<float> normed;    // [n_columns, hidden]
-  std::vector<float> branch;    // [n_columns, hidden] mixer or MLP output before the residual
-  std::vector<float> partial;   // [n_columns, hidden] second half-K partial sum
-  std::vector<float> wide[6];   // projections; widths differ by layer kind
+  std::vector<float> hidden;   // [n_columns, hidden] residual stream
+  std::vector<float> normed;   // [n_columns, hidden]
+  std::vector<float> branch;   // [n_columns, hidden] mixer or MLP output before the residual
+  std::vector<float> partial;  // [n_columns, hidden] second half-K partial sum
+  std::vector<float> wide[6];  // projections; widths differ by layer kind
 };
 
 // Everything that a pass needs and does not change.
 struct Model {
   const ModelConfig& config;
   const RankWeights& weights;
+  bool rotate_keys;   // Hadamard rotation of q and k
   Rounding rounding;  // of activations and of the exchange type
   std::vector<float> inv_freq;
   KvCache& kv;

@@ -27,7 +27,8 @@ void project_inputs(const Model& model, const MtpWeights& mtp, const Batch& batc
   rmsnorm({hidden_rows, hidden, mtp.hidden_norm.data(), ws.joined.data() + hidden, 2 * hidden, n,
            hidden, eps, 1.0f, model.rounding},
           model.pool);
-  linear({mtp.fc, ws.joined.data(), 2 * hidden, ws.x.data(), hidden, n, model.rounding}, model.pool);
+  linear({mtp.fc, ws.joined.data(), 2 * hidden, ws.x.data(), hidden, n, model.rounding},
+         model.pool);
 }
 
 // The last column of each span as a batch of its own; x is compacted to those rows.

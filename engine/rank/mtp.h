@@ -1,6 +1,6 @@
 // The multi-token-prediction layer: drafts from the target's final-norm rows.
-// Slot i takes the embedding of token i+1 and the hidden row of position i, at the rope position of i,
-// and has its own K and V (cache layer config.n_kv_layers()).
+// Slot i takes the embedding of token i+1 and the hidden row of position i, at the rope position of
+// i, and has its own K and V (cache layer config.n_kv_layers()).
 #pragma once
 
 #include <vector>

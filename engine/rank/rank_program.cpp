@@ -1,6 +1,7 @@
 #include "engine/rank/rank_program.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -50,6 +51,7 @@ EngineOptions engine_options(const RunFlags& flags, const ModelText& text) {
   options.max_context = flags.max_context;
   options.n_slots = flags.n_slots;
   options.n_drafts = flags.n_drafts;
+  options.draft_window = flags.draft_window;
   options.draft_vocab = flags.draft_vocab;
   options.n_live_tokens = text.n_live_tokens();
   options.prefix_cache_bytes = flags.prefix_cache_bytes;
@@ -68,7 +70,8 @@ JobOverrides overrides_of(const RunFlags& flags) {
 std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) {
   if (flags.run.n_ranks == 1) return make_single_rank_communicator();
   if (flags.mailbox.empty()) {
-    fail_with(ExitCode::usage, "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
+    fail_with(ExitCode::usage,
+              "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
   }
   MailboxOptions options;
   options.spin = may_spin;
@@ -76,7 +79,8 @@ std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) 
 }
 
 void write_outputs(const RankFlags& flags, const RankEngine& engine, const ModelText& text,
-                   const std::vector<Request>& requests, const std::vector<RequestResult>& results) {
+                   const std::vector<Request>& requests,
+                   const std::vector<RequestResult>& results) {
   const fs::path out(flags.out_dir);
   std::string lines;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -91,6 +95,17 @@ void write_outputs(const RankFlags& flags, const RankEngine& engine, const Model
       flags.rank == 0 ? "results.jsonl" : fmt::format("results.rank{}.jsonl", flags.rank);
   write_file_atomically(out / name, lines);
 }
+
+#if defined(LOCKSTEP_FAULTS)
+// A planted fault that fired on no rank proves nothing about the judge.
+void check_fault_fired(const std::string& fault, Communicator& comm) {
+  const long mine = fault_firings();
+  std::vector<long> all(static_cast<size_t>(comm.n_ranks()));
+  comm.all_gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const bool fired = std::any_of(all.begin(), all.end(), [](long n) { return n > 0; });
+  if (!fault.empty() && !fired) fail_with(ExitCode::mistrusted, "--fault {}: never fired", fault);
+}
+#endif
 
 int run_jobs(const RankFlags& flags) {
   const RunFlags& run = flags.run;
@@ -123,9 +138,7 @@ int run_jobs(const RankFlags& flags) {
   const std::vector<RequestResult> results = engine.run(requests);
   write_outputs(flags, engine, text, requests, results);
 #if defined(LOCKSTEP_FAULTS)
-  if (!run.fault.empty() && fault_firings() == 0) {
-    fail_with(ExitCode::mistrusted, "--fault {}: never fired on rank {}", run.fault, flags.rank);
-  }
+  check_fault_fired(run.fault, *comm);
 #endif
   return 0;
 }

@@ -42,7 +42,7 @@ struct Request {
 };
 
 struct StepLogits {
-  std::vector<int32_t> ids;   // largest first, lowest id first on ties
+  std::vector<int32_t> ids;  // largest first, lowest id first on ties
   std::vector<float> values;
   double log_sum_exp = 0.0;   // over the whole vocabulary
   float chosen_value = 0.0f;  // logit of the token that was fed
@@ -58,8 +58,8 @@ struct DraftRound {
 };
 
 struct SpeculationStats {
-  int64_t rounds = 0;    // decode rounds that verified at least one draft
-  int64_t drafted = 0;   // drafts that were verified
+  int64_t rounds = 0;   // decode rounds that verified at least one draft
+  int64_t drafted = 0;  // drafts that were verified
   int64_t accepted = 0;
   std::vector<DraftRound> draft_rounds;  // kept when the request asks for them
 };

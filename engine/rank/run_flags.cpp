@@ -23,6 +23,9 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
       ->check(CLI::Range(0, kMaxDrafts))
       ->capture_default_str();
+  app.add_option("--draft-window", flags.draft_window,
+                 "Drafts see at least this many last positions (0: all)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--draft-vocab", flags.draft_vocab,
                  "Drafts come from this many first vocabulary rows (0: all)")
       ->check(CLI::NonNegativeNumber);
@@ -61,6 +64,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("backend", flags.backend);
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));
+  add("draft-window", std::to_string(flags.draft_window));
   add("draft-vocab", std::to_string(flags.draft_vocab));
   add("slots", std::to_string(flags.n_slots));
   add("prefill-grid", std::to_string(flags.prefill_grid));

@@ -1,4 +1,5 @@
-// The flags that a run of the engine has, shared by the program of one rank and by those that start ranks.
+// The flags that a run of the engine has, shared by the program of one rank and by those that start
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct RunFlags {
   int n_threads = 0;
   int n_slots = 2;
   int n_drafts = 3;
+  int64_t draft_window = 0;
   int64_t draft_vocab = 0;
   int64_t prefill_grid = 512;
   int64_t max_context = 0;

@@ -13,10 +13,9 @@ void record_gdn(const Model& model, const Slot& slot, const std::string& prefix,
   const RankDims& dims = model.weights.dims;
   if (slot.taps->wants(prefix + ".gdn_state")) {
     const int64_t first = int64_t{dims.rank} * dims.gdn.n_v_heads;
-    slot.taps->put_sharded(prefix + ".gdn_state",
-                           {dims.gdn.n_v_heads, dims.gdn.k_head_dim, dims.gdn.v_head_dim},
-                           state.state, model.config.gdn.n_v_heads,
-                           {{first, first + dims.gdn.n_v_heads}});
+    slot.taps->put_sharded(
+        prefix + ".gdn_state", {dims.gdn.n_v_heads, dims.gdn.k_head_dim, dims.gdn.v_head_dim},
+        state.state, model.config.gdn.n_v_heads, {{first, first + dims.gdn.n_v_heads}});
   }
   if (slot.taps->wants(prefix + ".conv_state")) {
     const LogicalSplit split = logical_split(

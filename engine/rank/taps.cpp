@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 
 namespace lockstep {
@@ -17,13 +19,14 @@ bool TapRequest::wants(const std::string& name) const {
   return false;
 }
 
-void TapRecorder::append(const std::string& name, const float* rows, int64_t n_rows,
-                         int64_t width) {
+void TapRecorder::put_rows(const std::string& name, int64_t first_row, const float* rows,
+                           int64_t n_rows, int64_t width) {
   Tap& tap = taps_[name];
   if (tap.shape.empty()) tap.shape = {0, width};
   LOCKSTEP_CHECK(tap.shape[1] == width);
-  tap.shape[0] += n_rows;
-  tap.values.insert(tap.values.end(), rows, rows + n_rows * width);
+  tap.shape[0] = std::max(tap.shape[0], first_row + n_rows);
+  tap.values.resize(static_cast<size_t>(tap.shape[0] * width));
+  std::copy_n(rows, n_rows * width, tap.values.begin() + first_row * width);
 }
 
 void TapRecorder::put_sharded(const std::string& name, const std::vector<int64_t>& shape,

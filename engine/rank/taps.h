@@ -1,5 +1,6 @@
 // Named tensors that a run offers to its judge (names of the oracle: embed, layers.N.mixer,
-// layers.N.mlp, layers.N.out, final_norm, decode/..., state/...). A job without taps pays one null check.
+// layers.N.mlp, layers.N.out, final_norm, decode/..., state/...). A job without taps pays one null
+// check.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,10 @@ class TapRecorder {
   bool wants(const std::string& name) const { return request_.wants(name); }
   int64_t last() const { return request_.last; }
 
-  // Appends rows [n_rows, width] of a replicated tensor.
-  void append(const std::string& name, const float* rows, int64_t n_rows, int64_t width);
+  // Rows [first_row, first_row + n_rows) of a replicated tensor [.., width]. A later call for the
+  // same rows counts: columns of refused drafts are fed again.
+  void put_rows(const std::string& name, int64_t first_row, const float* rows, int64_t n_rows,
+                int64_t width);
 
   // A tensor of which this rank holds the dimension-0 ranges `ranges` of `total`.
   void put_sharded(const std::string& name, const std::vector<int64_t>& shape,

@@ -17,7 +17,8 @@
 namespace lockstep {
 
 using MatrixPieces = std::vector<WeightMatrix>;  // stacked along rows
-using MatrixHalves = std::vector<WeightMatrix>;  // side by side along columns, in the order of ranks
+using MatrixHalves =
+    std::vector<WeightMatrix>;  // side by side along columns, in the order of ranks
 
 // This rank's share of the dimensions.
 struct RankDims {
@@ -42,12 +43,12 @@ struct AttentionWeights {
 };
 
 struct GdnWeights {
-  MatrixPieces in_proj_qkv;  // [local conv channels, hidden], sections Q | K | V
-  MatrixPieces in_proj_z;    // [local v width, hidden]
-  MatrixPieces in_proj_a;    // [local v heads, hidden]
-  MatrixPieces in_proj_b;    // [local v heads, hidden]
-  MatrixHalves out_proj;     // [hidden, local v width]
-  std::vector<float> conv;   // [local conv channels, 4]
+  MatrixPieces in_proj_qkv;    // [local conv channels, hidden], sections Q | K | V
+  MatrixPieces in_proj_z;      // [local v width, hidden]
+  MatrixPieces in_proj_a;      // [local v heads, hidden]
+  MatrixPieces in_proj_b;      // [local v heads, hidden]
+  MatrixHalves out_proj;       // [hidden, local v width]
+  std::vector<float> conv;     // [local conv channels, 4]
   std::vector<float> a_log;    // [local v heads]
   std::vector<float> dt_bias;  // [local v heads]
   std::vector<float> norm;     // [v head dim]

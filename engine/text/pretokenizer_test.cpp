@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "engine/text/text_test_support.h"
 
 namespace lockstep {
@@ -40,8 +43,8 @@ TEST(Pretokenizer, CutsAsTheReferenceDoes) {
 
 TEST(Pretokenizer, KnowsItsRegularExpressionsOnly) {
   PieceRule rule = PieceRule::letters_only;
-  const std::string golden =
-      golden_tokenizer_json()["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+  const std::string golden = nlohmann::json::parse(
+      golden_tokenizer_text())["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
   EXPECT_TRUE(piece_rule_of_regex(golden, &rule));
   EXPECT_EQ(rule, PieceRule::letters_and_marks);
   EXPECT_FALSE(piece_rule_of_regex(golden + " ", &rule));

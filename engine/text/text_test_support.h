@@ -2,12 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include "engine/base/mapped_file.h"
 
 namespace lockstep {
 
@@ -17,23 +13,9 @@ struct TokenizerCase {
   std::string decoded;
 };
 
-inline std::string golden_model_dir() {
-  return std::string(LOCKSTEP_GOLDEN_DIR) + "/tiny-qwen3_5";
-}
-
-inline std::vector<TokenizerCase> golden_tokenizer_cases() {
-  std::ifstream file(std::string(LOCKSTEP_GOLDEN_DIR) + "/tokenizer/tokenizer-cases.jsonl");
-  std::vector<TokenizerCase> cases;
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto entry = nlohmann::json::parse(line);
-    cases.push_back({entry.at("text"), entry.at("ids"), entry.at("decoded")});
-  }
-  return cases;
-}
-
-inline nlohmann::json golden_tokenizer_json() {
-  return nlohmann::json::parse(read_text_file(golden_model_dir() + "/tokenizer.json"));
-}
+std::string golden_model_dir();
+std::vector<TokenizerCase> golden_tokenizer_cases();
+// The text of the golden model's tokenizer.json.
+std::string golden_tokenizer_text();
 
 }  // namespace lockstep

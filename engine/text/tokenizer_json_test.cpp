@@ -1,6 +1,9 @@
 // Files that a tokenizer must refuse, each with one clear line.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include <functional>
 
 #include "engine/base/error.h"
@@ -20,7 +23,7 @@ std::string refusal(const std::string& tokenizer_json, const std::string& config
 }
 
 std::string refusal_after(const std::function<void(nlohmann::json&)>& change) {
-  nlohmann::json file = golden_tokenizer_json();
+  nlohmann::json file = nlohmann::json::parse(golden_tokenizer_text());
   change(file);
   return refusal(file.dump());
 }
@@ -83,7 +86,7 @@ TEST(TokenizerJson, ReadsMergesOfOlderFiles) {
 }
 
 TEST(TokenizerJson, TakesAddedTokensFromTheConfigToo) {
-  const std::string file = golden_tokenizer_json().dump();
+  const std::string file = golden_tokenizer_text();
   const std::string config =
       R"({"added_tokens_decoder": {"4080": {"content": "<extra>", "special": true},
                                                           "4066": {"content": "<|im_end|>", "special": true}}})";
@@ -100,7 +103,7 @@ TEST(TokenizerJson, TakesAddedTokensFromTheConfigToo) {
 // The longest of several added tokens that begin at one place wins.
 TEST(TokenizerJson, LongestAddedTokenWins) {
   const Tokenizer tokenizer = Tokenizer::from_json(
-      golden_tokenizer_json().dump(),
+      golden_tokenizer_text(),
       R"({"added_tokens_decoder": {"4080": {"content": "<a>"}, "4081": {"content": "<a><b>"}, "4082": {"content": "<b><c>"}}})",
       "file");
   EXPECT_EQ(tokenizer.encode("<a><b><c>"),

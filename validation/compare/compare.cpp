@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "validation/compare/draft_judge.h"
 #include "validation/compare/greedy_judge.h"
 #include "validation/tolerance.h"
 
@@ -46,6 +47,10 @@ PromptReport judge_prompt(const OraclePrompt& prompt, const EngineResult& result
   report.verdict = merge(report.verdict, report.greedy.verdict);
   if (!report.greedy.reason.empty()) report.reasons.push_back(report.greedy.reason);
   if (report.first_bad.empty()) report.first_bad = report.greedy.first_bad;
+  if (precision == Precision::fp32) report.drafts = judge_drafts(prompt, result);
+  report.verdict = merge(report.verdict, report.drafts.verdict);
+  if (!report.drafts.reason.empty()) report.reasons.push_back(report.drafts.reason);
+  if (report.first_bad.empty()) report.first_bad = report.drafts.first_bad;
   return report;
 }
 

@@ -124,17 +124,42 @@ class MarginBound {
 
   bool known() const { return known_; }
 
-  // Largest honest error of l(a) - l(b); 0 for an id that the vocabulary does not hold.
-  double between(int32_t a, int32_t b) const {
-    const double distance = geometry_.row_distance(a, b).value_or(0);
-    return tolerance::bf16_logit_difference(distance, norm_, noise_, geometry_.hidden_size());
+  // Standard deviation of the margin between `token` and the stronger of two others.
+  double sigma(int32_t token, int32_t second, int32_t other) const {
+    return std::max(sigma_of_pair(token, second), sigma_of_pair(token, other));
   }
 
  private:
+  // 0 for an id that the vocabulary does not hold: nothing is allowed there.
+  double sigma_of_pair(int32_t a, int32_t b) const {
+    const double distance = geometry_.row_distance(a, b).value_or(0);
+    return tolerance::bf16_logit_sigma(distance, norm_, noise_, geometry_.hidden_size());
+  }
+
   const LogitGeometry& geometry_;
   double norm_;
   double noise_ = 0;
   bool known_ = false;
+};
+
+// Margin errors of a prompt in standard deviations, summed up.
+class MarginDrift {
+ public:
+  void add(double error, size_t step) {
+    squares_ += error * error;
+    ++n_;
+    if (error <= worst_) return;
+    worst_ = error;
+    worst_step_ = step;
+  }
+  double rms() const { return n_ == 0 ? 0 : std::sqrt(squares_ / n_); }
+  size_t worst_step() const { return worst_step_; }
+
+ private:
+  double squares_ = 0;
+  double worst_ = 0;
+  size_t worst_step_ = 0;
+  int n_ = 0;
 };
 
 }  // namespace
@@ -170,31 +195,33 @@ GreedyReport judge_forced_run(const OraclePrompt& oracle, const EngineResult& en
                               const LogitGeometry& geometry) {
   GreedyReport report = start(oracle, engine);
   const MarginBound bound(oracle, geometry);
+  MarginDrift drift;
   for (size_t i = 0; i < std::min(oracle.greedy.size(), engine.ids.size()); ++i) {
     const int32_t token = oracle.greedy[i];
-    const bool same = engine.ids[i] == token;
     const Step step = read_step(engine.logits[i], token, engine.ids[i]);
-    const double margin_err = note_errors(report, step, oracle.margin[i], oracle.logprob[i]).first;
+    const double error = note_errors(report, step, oracle.margin[i], oracle.logprob[i]).first;
     judge_own_argmax(report, step, i);
-    if (!same) {
-      report.max_margin_at_mismatch = std::max(report.max_margin_at_mismatch, oracle.margin[i]);
-    }
+    const double sigma = bound.known() ? bound.sigma(token, oracle.second[i], step.other) : 0;
+    if (bound.known()) drift.add(error / sigma, i);
+    if (engine.ids[i] == token) continue;
+    report.max_margin_at_mismatch = std::max(report.max_margin_at_mismatch, oracle.margin[i]);
+    const std::string place = fmt::format("greedy[{}]", i);
     if (!bound.known()) {
-      if (!same) {
-        found(report, Verdict::mistrusted, fmt::format("greedy[{}]", i),
-              geometry.unavailable() + ": no bound for another argmax can be derived");
-      }
-      continue;
+      found(report, Verdict::mistrusted, place,
+            geometry.unavailable() + ": no bound for another argmax can be derived");
+    } else if (!(error <= tolerance::kBf16LogitSigmas * sigma)) {
+      found(report, Verdict::fail, place,
+            fmt::format(
+                "token {} instead of {}, margin {:.4g} instead of {:.4g}: more than {:.3g} off",
+                engine.ids[i], token, step.margin, oracle.margin[i],
+                tolerance::kBf16LogitSigmas * sigma));
     }
-    const double allowed =
-        std::max(bound.between(token, oracle.second[i]), bound.between(token, step.other));
-    report.worst_bound_ratio = std::max(report.worst_bound_ratio, margin_err / allowed);
-    if (!(margin_err <= allowed)) {
-      found(report, Verdict::fail, fmt::format("{}[{}]", same ? "margin" : "greedy", i),
-            fmt::format("{}margin {:.4g} instead of {:.4g}, more than {:.3g} off",
-                        same ? "" : fmt::format("token {} instead of {}, ", engine.ids[i], token),
-                        step.margin, oracle.margin[i], allowed));
-    }
+  }
+  report.margin_rms = drift.rms();
+  if (!(report.margin_rms <= tolerance::kBf16MarginRms)) {
+    found(report, Verdict::fail, fmt::format("margin[{}]", drift.worst_step()),
+          fmt::format("margins are off by {:.3g} standard deviations (root mean square) > {:.3g}",
+                      report.margin_rms, tolerance::kBf16MarginRms));
   }
   judge_length(report, oracle, engine);
   return report;

@@ -14,12 +14,13 @@ GreedyReport judge_free_run(const OraclePrompt& oracle, const EngineResult& engi
 
 // bf16: the engine was fed the oracle's tokens, so every step is comparable. With a = the oracle's
 // token, s = its runner-up and c = the strongest other logit of the engine, an honest engine's
-// margin l'(a) - l'(c) lies within max(B(a,s), B(a,c)) of the oracle's (B:
-// tolerance::bf16_logit_difference):
+// margin l'(a) - l'(c) lies within max(B(a,s), B(a,c)) of the oracle's, B being the honest error of
+// a logit difference (kBf16LogitSigmas times tolerance::bf16_logit_sigma):
 //   l'(a) - l'(c) <= l'(a) - l'(s) <= margin + B(a,s)   since c is the strongest, and
 //   l'(a) - l'(c) >= l(a) - l(c) - B(a,c) >= margin - B(a,c)   since s is the oracle's strongest.
-// So another argmax than a (a negative margin) is allowed only where the oracle's margin is below
-// B.
+// Another argmax than a means a negative margin, so it is allowed only within that bound; and over
+// the whole prompt the margin errors must stay below kBf16MarginRms standard deviations (root mean
+// square).
 GreedyReport judge_forced_run(const OraclePrompt& oracle, const EngineResult& engine,
                               const LogitGeometry& geometry);
 

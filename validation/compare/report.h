@@ -27,9 +27,19 @@ struct GreedyReport {
   double worst_margin_err = 0;
   double worst_logprob_err = 0;
   double max_margin_at_mismatch = 0;  // the oracle's margin; only steps with the oracle's context
-  double worst_bound_ratio = 0;       // bf16: largest margin error as a share of its bound
+  double margin_rms = 0;  // bf16: margin errors in their standard deviations, root mean square
   Verdict verdict = Verdict::pass;
   std::string first_bad;  // "greedy[i]", "margin[i]" or "logprob[i]"
+  std::string reason;
+};
+
+struct DraftReport {
+  int64_t n_rounds = 0;  // verification rounds for which the oracle holds drafts
+  int64_t n_judged = 0;  // drafts compared
+  int64_t n_match = 0;
+  int64_t n_accepted = 0;  // drafts of those rounds that were taken
+  Verdict verdict = Verdict::pass;
+  std::string first_bad;  // "drafts[step]"
   std::string reason;
 };
 
@@ -40,6 +50,7 @@ struct PromptReport {
   std::vector<std::string> reasons;  // why the verdict is not PASS, or why the prompt was skipped
   std::vector<TapRow> taps;          // in TapOrder
   GreedyReport greedy;
+  DraftReport drafts;
   int64_t n_positions = 0;  // prompt and decode positions with recorded taps
   double worst_rel_l2 = 0;
   std::string worst_rel_tap;

@@ -44,7 +44,11 @@ Json prompt_json(const PromptReport& prompt, bool with_taps) {
                {"worst_margin_err", finite(prompt.greedy.worst_margin_err)},
                {"worst_logprob_err", finite(prompt.greedy.worst_logprob_err)},
                {"max_margin_at_mismatch", prompt.greedy.max_margin_at_mismatch},
-               {"worst_margin_bound_ratio", finite(prompt.greedy.worst_bound_ratio)},
+               {"draft_rounds", prompt.drafts.n_rounds},
+               {"drafts_judged", prompt.drafts.n_judged},
+               {"drafts_match", prompt.drafts.n_match},
+               {"drafts_accepted", prompt.drafts.n_accepted},
+               {"margin_rms", finite(prompt.greedy.margin_rms)},
                {"positions", prompt.n_positions},
                {"reasons", prompt.reasons}};
   if (with_taps) {

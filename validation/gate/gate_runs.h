@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/temp_dir.h"
 #include "validation/compare/compare.h"
 #include "validation/gate/gate.h"
 #include "validation/oracle.h"
-#include "engine/base/temp_dir.h"
 
 namespace lockstep {
 

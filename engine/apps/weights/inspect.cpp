@@ -8,6 +8,8 @@
 #include "engine/base/progress.h"
 #include "engine/base/table.h"
 #include "engine/model/inspect.h"
+#include "engine/model/slow_formats.h"
+#include "engine/model/synth/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 struct InspectFlags {
   std::string model;
   int n_ranks = 2;
+  std::string card;
   bool json = false;
 };
 
@@ -67,12 +70,20 @@ void print_json(const InspectReport& report) {
   fmt::print("{}\n", json.dump(1));
 }
 
-int inspect(const InspectFlags& flags) {
+InspectReport report_on(const InspectFlags& flags) {
+  if (is_synthetic_spec(flags.model)) {
+    const SyntheticModel model = make_synthetic_model(parse_synthetic_spec(flags.model));
+    return inspect_checkpoint(model.config, *model.checkpoint, flags.n_ranks, model.config_json);
+  }
   const std::filesystem::path dir(flags.model);
   const ModelConfig config = load_model_config(dir);
-  const Checkpoint checkpoint(dir);
-  const InspectReport report =
-      inspect_checkpoint(config, checkpoint, flags.n_ranks, read_text_file(dir / "config.json"));
+  return inspect_checkpoint(config, Checkpoint(dir), flags.n_ranks,
+                            read_text_file(dir / "config.json"));
+}
+
+int inspect(const InspectFlags& flags) {
+  InspectReport report = report_on(flags);
+  note_slow_formats(flags.card.empty() ? installed_cards() : std::vector{flags.card}, report);
   if (flags.json) {
     print_json(report);
   } else {
@@ -87,8 +98,11 @@ void add_inspect_command(CLI::App& app, CommandBody& run) {
   CLI::App* command =
       app.add_subcommand("inspect", "What is in a checkpoint and what is odd in it");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("--model", flags->model, "Folder with the checkpoint")->required();
+  command->add_option("--model", flags->model, "Folder with the checkpoint, or synth:GEOMETRY")
+      ->required();
   command->add_option("--tp", flags->n_ranks, "Ranks to plan for")->check(CLI::Range(1, 2));
+  command->add_option("--card", flags->card,
+                      "Warn of formats that are slow on this card (default: the cards here)");
   command->add_flag("--json", flags->json, "Report as JSON");
   command->callback([flags, &run] { run = [flags] { return inspect(*flags); }; });
 }

@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
     lockstep::add_shard_command(app, run);
     lockstep::add_verify_command(app, run);
     lockstep::add_join_command(app, run);
+    lockstep::add_convert_command(app, run);
+    lockstep::add_synth_command(app, run);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -5,10 +5,11 @@
 //            out *= sigmoid(gate[t,h,:]) when gate is not null.
 //            Dot products run in the 16 lanes of ops/linear. Positions are cut into segments that
 //            end at multiples of kAttentionSegment. In a segment: m = max s, p_j = exp(s_j - m),
-//            l = sum p_j (16 lanes by j mod 16, tree), a[d] = sum_j p_j v_j[d] in order of j by FMA.
-//            Segments are merged in ascending order by rescaling with exp(m_old - m_new). The bits of
-//            a row depend on its q, its position and the cache alone: never on n_tokens or threads.
-//            K and V are read as stored; int8 K holds Hadamard-rotated vectors, so q must be rotated too.
+//            l = sum p_j (16 lanes by j mod 16, tree), a[d] = sum_j p_j v_j[d] in order of j by
+//            FMA. Segments are merged in ascending order by rescaling with exp(m_old - m_new). The
+//            bits of a row depend on its q, its position and the cache alone: never on n_tokens or
+//            threads. K and V are read as stored; int8 K holds Hadamard-rotated vectors, so q must
+//            be rotated too.
 // Shapes     q, out [n_tokens, n_heads, head_dim] with token strides; gate likewise.
 // Dtypes     float32; out rounded as `rounding` says: once before the gate and once after it.
 // Aliasing   out may not overlap q or gate. The cache must already hold positions 0..last.
@@ -41,6 +42,8 @@ struct AttentionArgs {
   int n_heads;
   float scale;
   Rounding rounding;
+  // Positions below it are not seen; a multiple of kAttentionSegment, at most first_position. 0: all.
+  int64_t first_visible = 0;
 };
 
 void attention(const AttentionArgs& args, ThreadPool& pool);

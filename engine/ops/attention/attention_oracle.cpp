@@ -18,16 +18,16 @@ void attention_oracle(const AttentionArgs& args, double* value) {
     for (int h = 0; h < args.n_heads; ++h) {
       const float* q = args.q + t * args.q_stride + h * args.q_head_stride;
       double* out = value + (t * args.n_heads + h) * head_dim;
-      for (int64_t j = 0; j < n_keys; ++j) {
+      for (int64_t j = args.first_visible; j < n_keys; ++j) {
         kv_read(args.cache, false, h / group, j, stored.data());
         double sum = 0;
         for (int d = 0; d < head_dim; ++d) sum += double{q[d]} * double{stored[d]};
         score[j] = sum * double{args.scale};
       }
-      const double top = *std::max_element(score.begin(), score.end());
+      const double top = *std::max_element(score.begin() + args.first_visible, score.end());
       double total = 0;
       std::fill(out, out + head_dim, 0.0);
-      for (int64_t j = 0; j < n_keys; ++j) {
+      for (int64_t j = args.first_visible; j < n_keys; ++j) {
         const double p = exp_f64(score[j] - top);
         total += p;
         kv_read(args.cache, true, h / group, j, stored.data());

@@ -309,8 +309,8 @@ void attend_block(const Block& block) {
   load_queries(block, q);
   const RowSums all = RowSums::at(s.running.reserve(n_floats), n_rows, head_dim);
   const RowSums segment = RowSums::at(s.segment.reserve(n_floats), n_rows, head_dim);
-  attend_segment_any(block, 0, q, all);
-  for (int64_t start = kAttentionSegment; start <= block.last_position();
+  attend_segment_any(block, block.args.first_visible, q, all);
+  for (int64_t start = block.args.first_visible + kAttentionSegment; start <= block.last_position();
        start += kAttentionSegment) {
     attend_segment_any(block, start, q, segment);
     for (int64_t r = 0; r < n_rows; ++r) {
@@ -327,8 +327,11 @@ void attend_split(const AttentionArgs& args, ThreadPool& pool) {
   const int64_t head_dim = args.cache.head_dim;
   const int64_t n_rows = args.n_tokens * (args.n_heads / n_kv_heads);
   const int64_t n_floats = RowSums::n_floats(n_rows, head_dim);
-  const int64_t n_segments =
-      (args.first_position + args.n_tokens + kAttentionSegment - 1) / kAttentionSegment;
+  const int64_t n_positions = args.first_position + args.n_tokens - args.first_visible;
+  const int64_t n_segments = (n_positions + kAttentionSegment - 1) / kAttentionSegment;
+  const auto segment_start = [&args](int64_t index) {
+    return args.first_visible + index * kAttentionSegment;
+  };
   float* partials = scratch().partials.reserve(n_kv_heads * n_segments * n_floats);
   const auto partial = [=](int64_t item) {
     return RowSums::at(partials + item * n_floats, n_rows, head_dim);
@@ -341,7 +344,7 @@ void attend_split(const AttentionArgs& args, ThreadPool& pool) {
     for (int64_t item = begin; item < end; ++item) {
       const Block block = block_of(item / n_segments);
       load_queries(block, q);
-      attend_segment_any(block, item % n_segments * kAttentionSegment, q, partial(item));
+      attend_segment_any(block, segment_start(item % n_segments), q, partial(item));
     }
   });
   pool.parallel_for(n_kv_heads * n_rows, 1, [&](int64_t begin, int64_t end) {
@@ -351,7 +354,7 @@ void attend_split(const AttentionArgs& args, ThreadPool& pool) {
       const Block block = block_of(kv_head);
       const RowSums all = partial(kv_head * n_segments);
       for (int64_t segment = 1; segment < n_segments; ++segment) {
-        if (block.position(r / block.group()) < segment * kAttentionSegment) break;
+        if (block.position(r / block.group()) < segment_start(segment)) break;
         merge_row(all, partial(kv_head * n_segments + segment), r, head_dim);
       }
       finish_row(block, all, r);
@@ -396,6 +399,8 @@ void attention(const AttentionArgs& args, ThreadPool& pool) {
   if (args.n_tokens == 0) return;
   LOCKSTEP_CHECK(args.cache.n_kv_heads > 0 && args.n_heads % args.cache.n_kv_heads == 0);
   LOCKSTEP_CHECK(args.cache.head_dim % 16 == 0);
+  LOCKSTEP_CHECK(args.first_visible % kAttentionSegment == 0 &&
+                 args.first_visible <= args.first_position);
   LOCKSTEP_CHECK(args.cache.type != KvType::int8 || args.cache.head_dim % kInt8ScaleGroup == 0);
   HWY_DYNAMIC_DISPATCH(attention_target)(args, pool);
 }

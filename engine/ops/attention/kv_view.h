@@ -24,8 +24,9 @@ constexpr int64_t kv_page_bytes(KvType type, int n_kv_heads, int head_dim) {
   return vectors * (head_dim * kv_element_bytes(type) + scales);
 }
 
-// A view of one sequence's pages in one layer. Position p lies in page page_table[p / kPageTokens] of
-// `pool`, at offset p % kPageTokens. Indices are 64-bit: 262,144 positions times pages overflow 32.
+// A view of one sequence's pages in one layer. Position p lies in page page_table[p / kPageTokens]
+// of `pool`, at offset p % kPageTokens. Indices are 64-bit: 262,144 positions times pages
+// overflow 32.
 struct KvView {
   KvType type = KvType::bf16;
   int n_kv_heads = 0;
@@ -34,7 +35,8 @@ struct KvView {
   const uint32_t* page_table = nullptr;
 
   std::byte* page(int64_t position) const {
-    return pool + int64_t{page_table[position / kPageTokens]} * kv_page_bytes(type, n_kv_heads, head_dim);
+    return pool +
+           int64_t{page_table[position / kPageTokens]} * kv_page_bytes(type, n_kv_heads, head_dim);
   }
   int64_t vector_index(int kv_head, int64_t position) const {
     return int64_t{kv_head} * kPageTokens + position % kPageTokens;

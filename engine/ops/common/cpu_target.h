@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// "auto", "avx2" or "avx512". Must be called once before the first kernel. Throws Error with one clear
-// line when the processor lacks the target, or has no fused multiply-add at all.
+// "auto", "avx2" or "avx512". Must be called once before the first kernel. Throws Error with one
+// clear line when the processor lacks the target, or has no fused multiply-add at all.
 void select_cpu_target(const std::string& name);
 
 // Names that select_cpu_target takes on this machine, without "auto".

@@ -18,8 +18,12 @@
 #include "engine/ops/common/rounding.h"
 
 // Full unrolling of short loops over registers: without it -O2 keeps arrays of registers in memory.
+// AddressSanitizer keeps them in memory anyway and checks every access: unrolled, that takes the
+// compiler minutes for a kernel.
 #ifndef LOCKSTEP_UNROLL
-#ifdef __clang__
+#ifdef __SANITIZE_ADDRESS__
+#define LOCKSTEP_UNROLL
+#elif defined(__clang__)
 #define LOCKSTEP_UNROLL _Pragma("unroll")
 #else
 #define LOCKSTEP_UNROLL _Pragma("GCC unroll 32")

@@ -69,8 +69,8 @@ constexpr double log_sum_exp_absolute(int64_t n, double largest) {
 
 // ---- Products with stored weights --------------------------------------------------------------
 
-// A term goes through at most ceil(K/16) fused multiply-adds of its lane, four additions of the tree
-// and the product with the row scale. `condition` is sum |x||w| |row_scale|.
+// A term goes through at most ceil(K/16) fused multiply-adds of its lane, four additions of the
+// tree and the product with the row scale. `condition` is sum |x||w| |row_scale|.
 inline double linear_bound(int64_t n_cols, double value, double condition, Rounding rounding) {
   const double steps = std::ceil(static_cast<double>(n_cols) / 16.0) + 5.0;
   return with_output_rounding(value, accumulated(steps) * condition, rounding);

@@ -2,7 +2,8 @@
 // Math       out[t,:] = table[ids[t],:]
 // Shapes     ids [n_tokens], each in [0, table.n_rows); out [n_tokens, table.n_cols] dense.
 // Dtypes     table bf16, f16 or f32 (exact widening); out float32, rounded as `rounding` says.
-// Effects    writes out; an id outside the table is a programmer error (the caller checks requests).
+// Effects    writes out; an id outside the table is a programmer error (the caller checks
+// requests).
 #pragma once
 
 #include <cstdint>

@@ -82,8 +82,8 @@ TEST(KvWrite, ReadsBackEveryVectorFromItsOwnPlace) {
   for (const KvType type : kTypes) {
     Cache cache(type, 3, 128);
     Tokens tokens = make_tokens(cache, 130, 1.0f);
-    // Multiples of 1/64 (V: 1/32) up to 127 of them, with 127 in every group: exact in all four types,
-    // and K and V have different scales.
+    // Multiples of 1/64 (V: 1/32) up to 127 of them, with 127 in every group: exact in all four
+    // types, and K and V have different scales.
     for (auto* values : {&tokens.k, &tokens.v}) {
       *values =
           random_integers(values == &tokens.k ? 5 : 6, static_cast<int64_t>(values->size()), 127);

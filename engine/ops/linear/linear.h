@@ -1,14 +1,14 @@
 // Op         Multiplies activations by a stored weight matrix.
 // Math       out[t,n] = round( (sum_k x[t,k] * decode(W[n,k])) * row_scale[n] )
-//            The sum runs in 16 virtual lanes: lane l adds k = l, l+16, l+32, ... in that order with
-//            fused multiply-add in float32, starting from 0; the lanes are then added as a tree:
-//            l with l+8, then l+4, l+2, l+1. The order depends on K and the codec alone (I3).
+//            The sum runs in 16 virtual lanes: lane l adds k = l, l+16, l+32, ... in that order
+//            with fused multiply-add in float32, starting from 0; the lanes are then added as a
+//            tree: l with l+8, then l+4, l+2, l+1. The order depends on K and the codec alone (I3).
 // Shapes     x [n_tokens, K] row stride x_stride, out [n_tokens, N] row stride out_stride.
-// Dtypes     x float32 (bf16-representable in precision bf16), out float32 rounded as `rounding` says.
-// Aliasing   x and out must not overlap.
-// Effects    writes out[t, 0..N) for every t; nothing else.
-// Oracle     linear_oracle: float64 from the stored codes; also returns sum |x||w| (condition sum).
-// Errors     K must be a multiple of the codec's column granule; other shapes are programmer errors.
+// Dtypes     x float32 (bf16-representable in precision bf16), out float32 rounded as `rounding`
+// says. Aliasing   x and out must not overlap. Effects    writes out[t, 0..N) for every t; nothing
+// else. Oracle     linear_oracle: float64 from the stored codes; also returns sum |x||w| (condition
+// sum). Errors     K must be a multiple of the codec's column granule; other shapes are programmer
+// errors.
 #pragma once
 
 #include <cstdint>

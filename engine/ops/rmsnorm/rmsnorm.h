@@ -1,5 +1,6 @@
 // Op         Root-mean-square normalisation of rows with a learned scale.
-// Math       out[r,i] = round( x[r,i] * (1 / sqrt(mean_i x[r,i]^2 + eps)) * (weight_offset + weight[i]) )
+// Math       out[r,i] = round( x[r,i] * (1 / sqrt(mean_i x[r,i]^2 + eps)) * (weight_offset +
+// weight[i]) )
 //            The mean's sum runs in the 16 virtual lanes of ops/linear. sqrt and division are IEEE.
 // Shapes     x, out [n_rows, width] with row strides; weight [width]; width a multiple of 16.
 // Dtypes     float32; out rounded as `rounding` says.

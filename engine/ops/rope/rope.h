@@ -1,9 +1,11 @@
 // Op         Rotary position embedding of the first rotary_dim values of each head (NeoX halves).
-// Math       for i < rotary_dim/2, axis a = i mod 3 (T, H, W: the interleaved mRoPE sections reduce to
+// Math       for i < rotary_dim/2, axis a = i mod 3 (T, H, W: the interleaved mRoPE sections reduce
+// to
 //            this), angle = float(inv_freq[i] * float(position[t][a])):
 //            out[i] = x[i] cos - x[i+half] sin;  out[i+half] = x[i+half] cos + x[i] sin
 //            cos and sin are correctly rounded to float32 from float64; products and the sum are
-//            float32 with one fused multiply-add; one rounding at the end. Other values pass through.
+//            float32 with one fused multiply-add; one rounding at the end. Other values pass
+//            through.
 // Shapes     x [n_tokens, n_heads, head_dim], token stride token_stride; positions [n_tokens][3].
 // Dtypes     float32 in place, rounded as `rounding` says (only the rotated values are written).
 #pragma once

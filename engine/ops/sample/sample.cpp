@@ -68,16 +68,19 @@ void keep_top_p(std::vector<Candidate>& candidates, double top_p) {
   }
 }
 
-std::vector<Candidate> candidates_of(const SamplingParams& params, const std::vector<float>& logits) {
+std::vector<Candidate> candidates_of(const SamplingParams& params,
+                                     const std::vector<float>& logits) {
   const float largest = *std::max_element(logits.begin(), logits.end());
-  // exp(-745) is the last positive float64: smaller ones have no mass, and a large min_p cuts earlier.
+  // exp(-745) is the last positive float64: smaller ones have no mass, and a large min_p cuts
+  // earlier.
   const double cut = params.min_p > 0.0f ? log_f64(params.min_p) : -745.0;
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < logits.size(); ++i) {
     const double x = (double{logits[i]} - double{largest}) / double{params.temperature};
     if (x >= cut) candidates.push_back({static_cast<int32_t>(i), exp_f64(x)});
   }
-  keep_heaviest(candidates, params.top_k > 0 ? static_cast<size_t>(params.top_k) : candidates.size());
+  keep_heaviest(candidates,
+                params.top_k > 0 ? static_cast<size_t>(params.top_k) : candidates.size());
   if (params.top_p < 1.0f) keep_top_p(candidates, params.top_p);
   return candidates;
 }

@@ -84,7 +84,8 @@ Request greedy_request(const std::string& name, std::vector<int32_t> prompt, int
 }
 
 Request sampled_request(int index, std::vector<int32_t> prompt, int64_t max_tokens) {
-  Request request = greedy_request("sampled-" + std::to_string(index), std::move(prompt), max_tokens);
+  Request request =
+      greedy_request("sampled-" + std::to_string(index), std::move(prompt), max_tokens);
   PhiloxStream random(static_cast<uint64_t>(index), 77);
   request.sampling.seed = (uint64_t{random.next_u32()} << 32) | random.next_u32();
   request.sampling.temperature = 0.2f + 1.3f * random.next_uniform();

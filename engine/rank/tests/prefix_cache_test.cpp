@@ -106,7 +106,7 @@ TEST(PrefixCache, PartingPromptsShareTheirCommonGridPoint) {
   SoloEngine engine(cached_options());
   engine->run({request_for("first", with_tail("zh-2k"))});
   engine->run({request_for("second", with_tail("chat-tool"))});
-  const Request third = request_for("third", with_tail("zh-short"));
+  const Request third = request_for("third", with_tail("code-short"));
   const RequestResult warm = engine->run({third})[0];
   EXPECT_EQ(warm.cache_hit_tokens, 128);
   expect_same_run(warm, run_cold(third), "third");
@@ -125,7 +125,8 @@ TEST(PrefixCache, RestoredStateEqualsFreshPrefill) {
     ASSERT_EQ(engine->slot_of(id)->result->cache_hit_tokens, (n - 1) / kGrid * kGrid);
     SoloEngine fresh(cached_options(0));
     const uint64_t fresh_id = fresh->submit(request);
-    while (fresh->slot_of(fresh_id) == nullptr || !fresh->slot_of(fresh_id)->decoding) fresh->step();
+    while (fresh->slot_of(fresh_id) == nullptr || !fresh->slot_of(fresh_id)->decoding)
+      fresh->step();
     ASSERT_EQ(committed_state(engine.get(), id), committed_state(fresh.get(), fresh_id)) << n;
   }
 }

@@ -1,6 +1,8 @@
-// I6 and I7: a request alone equals the same request among others, and what is cancelled leaves no trace.
+// I6 and I7: a request alone equals the same request among others, and what is cancelled leaves no
+// trace.
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {
@@ -18,7 +20,8 @@ EngineOptions slot_options(int n_slots, int n_drafts) {
 
 std::vector<Request> mixed_requests() {
   std::vector<Request> requests;
-  const char* names[] = {"code-short", "chat-tool", "zh-short", "one-token", "repeat", "utf8-mixed"};
+  const char* names[] = {"code-short", "chat-tool", "zh-short",
+                         "one-token",  "repeat",    "utf8-mixed"};
   int index = 0;
   for (const char* name : names) {
     requests.push_back(greedy_request(name, oracle_prompt(name), 24));
@@ -38,7 +41,8 @@ TEST(Slots, AloneEqualsAmongOthers) {
     SoloEngine engine(slot_options(n_slots, 3));
     int n_shared_rounds = 0;
     engine->set_events({{}, {}, [&](const RoundRecord& record) {
-                          n_shared_rounds += __builtin_popcountll(record.decoding_slots) > 1 ? 1 : 0;
+                          n_shared_rounds +=
+                              __builtin_popcountll(record.decoding_slots) > 1 ? 1 : 0;
                         }});
     EXPECT_EQ(ids_of(engine->run(requests)), alone) << n_slots << " slots";
     EXPECT_GT(n_shared_rounds, 10) << "requests did not advance together: nothing was shown";

@@ -1,6 +1,8 @@
-// I4: speculation changes speed, never text; and what a rewind leaves is what plain decode would have.
+// I4: speculation changes speed, never text; and what a rewind leaves is what plain decode would
+// have.
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {
@@ -14,7 +16,7 @@ EngineOptions options_with(int n_drafts, int n_slots) {
   return options;
 }
 
-const std::vector<std::string> kPrompts = {"chat-code", "chat-tool",  "one-token", "repeat",
+const std::vector<std::string> kPrompts = {"chat-code",  "chat-tool",  "one-token", "repeat",
                                            "utf8-mixed", "code-short", "zh-short",  "chat-memory"};
 
 std::vector<Request> greedy_requests(int64_t max_tokens) {
@@ -71,7 +73,8 @@ TEST(Speculation, SampledTextIsTheSameForEveryDepth) {
   }
 }
 
-// After every round of a k=3 run, the committed states equal those of plain decode at the same length.
+// After every round of a k=3 run, the committed states equal those of plain decode at the same
+// length.
 TEST(Speculation, RewindLeavesTheStateOfPlainDecode) {
   for (const char* name : {"chat-code", "zh-short"}) {
     const Request request = greedy_request(name, oracle_prompt(name), 40);
@@ -102,6 +105,25 @@ TEST(Speculation, RewindLeavesTheStateOfPlainDecode) {
     }
     EXPECT_GT(n_compared, 5);
     EXPECT_GT(n_rewinds, 0);
+  }
+}
+
+// What a draft sees or may propose changes speed alone.
+TEST(Speculation, DraftWindowAndVocabularyChangeNoText) {
+  const auto text = oracle_prompt("code-3k");
+  std::vector<Request> requests = {greedy_request("long", {text.begin(), text.begin() + 900}, 40)};
+  requests.push_back(greedy_request("zh-short", oracle_prompt("zh-short"), 40));
+  SoloEngine plain(options_with(0, 1));
+  const auto expected = ids_of(plain->run(requests));
+  EngineOptions narrow = options_with(3, 2);
+  narrow.draft_window = 64;
+  EngineOptions few = options_with(3, 2);
+  few.draft_vocab = 600;
+  for (const EngineOptions& options : {narrow, few}) {
+    SoloEngine engine(options);
+    const auto results = engine->run(requests);
+    EXPECT_EQ(ids_of(results), expected);
+    EXPECT_GT(results[0].mtp.accepted + results[1].mtp.accepted, 0);
   }
 }
 

@@ -17,6 +17,8 @@ class TokenStream {
 
   const Token& current() const { return tokens_[at_]; }
   const Token& peek() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
+  // The line of the token taken last.
+  int previous_line() const { return at_ > 0 ? tokens_[at_ - 1].line : 1; }
   Token take();
   bool is(TokenKind kind) const { return current().kind == kind; }
   bool is_op(std::string_view op) const { return is(TokenKind::op) && current().text == op; }

@@ -27,7 +27,7 @@ class Parser {
   // `end_tag_`), or to the end of the template when there are none.
   Block parse_until(std::initializer_list<std::string_view> end_tags) {
     const NestingGuard guard(&depth_, tokens_);
-    const int opened = tokens_.current().line;
+    const int opened = tokens_.previous_line();
     Block block;
     while (!tokens_.is(TokenKind::end)) {
       if (tokens_.is(TokenKind::text)) {

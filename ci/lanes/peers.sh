@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork where rounding
+# to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package registry; 85 MB.
+set -euo pipefail
+case "${1:-}" in
+  "") ;;
+  -h | --help)
+    echo "usage: ci/lanes/peers.sh"
+    exit 0
+    ;;
+  *)
+    echo "peers.sh: unknown option '$1'; see peers.sh --help" >&2
+    exit 2
+    ;;
+esac
+cd "$(dirname "$0")/../.."
+root=$PWD
+if ! command -v npm > /dev/null || ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
+  echo "peers.sh: skipped: no npm with Node 20 here" >&2
+  exit 77
+fi
+weights=$root/build/bin/lockstep-weights
+[ -x "$weights" ] || ci/setup/build.sh cpu --target lockstep-weights
+
+mkdir -p build-peers
+cd build-peers
+version=3.22.1
+if [ ! -d node_modules/node-llama-cpp ]; then
+  echo '{"private": true}' > package.json
+  npm i --omit=optional --ignore-scripts --no-audit --no-fund \
+    "node-llama-cpp@$version" "@node-llama-cpp/linux-x64@$version"
+fi
+
+failed=0
+check() { # check TYPE JAVASCRIPT: converts, runs, and judges the report with an expression over r
+  local type=$1 condition=$2 report
+  "$weights" convert --model "$root/golden/tiny-qwen3_5" --to "gguf-$type" --out gguf > /dev/null
+  report=$(node "$root/ci/lanes/peers/llama_greedy.mjs" "gguf/model-$type.gguf" \
+    "$root/golden/oracle/public.json" 2> "$type.log" | tail -n 1) || {
+    tail -n 20 "$type.log" >&2
+    report='{}'
+  }
+  echo "gguf-$type $report"
+  node -e "const r = $report; process.exit(($condition) ? 0 : 1)" 2> /dev/null || {
+    echo "peers.sh: gguf-$type: not what is known of it" >&2
+    failed=1
+  }
+}
+check f32 'r.tokens === 1152 && r.matches === 1152'
+check f16 'r.tokens === 1152 && r.matches === 1152'
+# A check that cannot fail proves nothing: the 8-bit file must fork where it is known to.
+check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 && r.forks["code-3k"] === 52 &&
+  !("zh-short" in r.forks)'
+exit $failed

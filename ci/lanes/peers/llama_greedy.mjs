@@ -1,0 +1,36 @@
+// Greedy tokens of llama.cpp (npm package node-llama-cpp) on an oracle's text prompts.
+// Usage: llama_greedy.mjs MODEL.gguf ORACLE.json; prints one JSON object: matches, tokens, forks by prompt.
+import fs from "node:fs";
+import {createRequire} from "node:module";
+import path from "node:path";
+import process from "node:process";
+import {pathToFileURL} from "node:url";
+
+const [modelPath, oraclePath] = process.argv.slice(2);
+// The package lies where the lane put it, not beside this file.
+const require = createRequire(path.join(process.cwd(), "package.json"));
+const packagePath = path.dirname(require.resolve("node-llama-cpp/package.json"));
+const {getLlama} = await import(pathToFileURL(path.join(packagePath, "dist", "index.js")).href);
+
+const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
+const model = await llama.loadModel({modelPath});
+const prompts = JSON.parse(fs.readFileSync(oraclePath, "utf8")).prompts
+  .filter((prompt) => !prompt.image && !prompt.images);
+
+const report = {matches: 0, tokens: 0, forks: {}};
+for (const prompt of prompts) {
+  const context = await model.createContext({
+    contextSize: prompt.ids.length + prompt.greedy.length + 8, batchSize: 512, threads: 2});
+  const sequence = context.getSequence();
+  let step = 0;
+  for await (const token of sequence.evaluate(prompt.ids, {temperature: 0, yieldEogToken: true})) {
+    const same = token === prompt.greedy[step];
+    report.tokens += 1;
+    report.matches += same ? 1 : 0;
+    if (!same && !(prompt.name in report.forks)) report.forks[prompt.name] = step;
+    if (++step === prompt.greedy.length) break;
+  }
+  await context.dispose();
+}
+console.log(JSON.stringify(report));
+process.exit(0);

@@ -1,0 +1,46 @@
+// The request log of I1: jobs with everything that decides their results, and what came out.
+// Format: docs/formats/request-log.md.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/rank/run_flags.h"
+
+namespace lockstep {
+
+inline constexpr int kRequestLogVersion = 1;
+
+struct LoggedRequest {
+  std::string name;
+  std::string job_json;  // the line as it was run
+  std::string digest;    // of the generated ids and of the logits that the job asked for
+};
+
+struct RequestLog {
+  std::string model_digest;  // of config.json and the tensors' names, types and shapes
+  std::string precision;
+  std::string kv;
+  int64_t prefill_grid = 0;
+  std::optional<int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<uint64_t> seed;
+  bool ignore_eos = false;
+  std::vector<LoggedRequest> requests;
+};
+
+// Writes the log of a run from its job file and the results.jsonl in `out_dir`.
+void write_request_log(const std::filesystem::path& path, const RunFlags& flags,
+                       const std::filesystem::path& jobs, const std::filesystem::path& out_dir);
+
+// Throws Error that names file, line and what is wrong; a newer version is refused by name.
+RequestLog read_request_log(const std::filesystem::path& path);
+
+// Digests of the results in `out_dir`, in job order.
+std::vector<std::string> result_digests(const std::filesystem::path& out_dir);
+
+// Identifies the checkpoint without reading its tensors' bytes.
+std::string model_fingerprint(const std::string& model_dir);
+
+}  // namespace lockstep
