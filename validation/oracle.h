@@ -23,7 +23,8 @@ struct TapNoise {
 struct OraclePrompt {
   std::string name;  // letters, digits, '.', '_' and '-'; it names files
   bool has_image = false;
-  bool in_scope = true;  // false: the model cannot see, and the prompt is left out (leave_images_out)
+  bool in_scope =
+      true;  // false: the model cannot see, and the prompt is left out (leave_images_out)
   std::vector<std::filesystem::path> images;  // PREFIX-NAME.png, or PREFIX-NAME-0.png, -1.png, ...
   bool resized = false;                       // the processor resampled a picture
   std::optional<int64_t> rope_delta;
@@ -34,9 +35,11 @@ struct OraclePrompt {
   std::vector<double> logprob;  // of the generated token, over the whole vocabulary
   std::vector<std::vector<int32_t>> mtp_drafts;  // by step; empty when not recorded
   std::map<std::string, TapNoise> bf16_noise;
-  TapMap taps;  // of the prompt, "decode/...", "state/...", "image/...", vision_embeds, pixel_values
+  TapMap
+      taps;  // of the prompt, "decode/...", "state/...", "image/...", vision_embeds, pixel_values
 
-  // Noise at `tap`; "decode/X" and "image/X" have that of "X". Null when the oracle does not record it.
+  // Noise at `tap`; "decode/X" and "image/X" have that of "X". Null when the oracle does not record
+  // it.
   const TapNoise* noise_at(const std::string& tap) const;
   bool has_state() const;
 };

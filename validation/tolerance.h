@@ -18,8 +18,9 @@ inline constexpr double kFp32RelL2 = 2e-5;
 // weakest planted fault (tanh for exact GELU in the merger) is 4e-6.
 inline constexpr double kFp32VisionRelL2 = 1e-6;
 
-// fp32, prompts whose pictures were resampled: where other codes are allowed, they carry through the
-// tower and all layers. One neighbouring code in 0.2 % of the values makes 2e-5; five times that.
+// fp32, prompts whose pictures were resampled: where other codes are allowed, they carry through
+// the tower and all layers. One neighbouring code in 0.2 % of the values makes 2e-5; five times
+// that.
 inline constexpr double kFp32ResizedRelL2 = 1e-4;
 
 // Share of the pixels that may have a neighbouring code after a resize: Pillow's and torchvision's

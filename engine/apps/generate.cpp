@@ -111,7 +111,8 @@ int main(int argc, char** argv) {
     prompt->excludes(chat)->excludes(jobs);
     chat->excludes(jobs);
     images->excludes(jobs);
-    app.add_option("--record", flags.record, "Write a request log that 'lockstep replay' runs again");
+    app.add_option("--record", flags.record,
+                   "Write a request log that 'lockstep replay' runs again");
     app.add_flag("--json", flags.json, "Print the results as JSON");
     try {
       app.parse(argc, argv);

@@ -1,5 +1,6 @@
 #include "engine/media/data_url.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdint>
@@ -9,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr size_t kMaxShown = 40;  // of a URL that is refused
 
 // -1 for what is no base64 digit.
@@ -16,8 +19,6 @@ int digit_of(char c) {
   static const std::array<int8_t, 256> table = [] {
     std::array<int8_t, 256> values{};
     values.fill(-1);
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < kDigits.size(); ++i) {
       values[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
     }
@@ -61,9 +62,26 @@ bool starts_with_any_case(std::string_view text, std::string_view lower) {
 
 }  // namespace
 
+bool is_data_url(std::string_view text) {
+  return starts_with_any_case(text, "data:");
+}
+
+std::string encode_data_url(std::span<const std::byte> bytes) {
+  std::string url = "data:image/*;base64,";
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t n = std::min<size_t>(3, bytes.size() - i);
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      bits = bits << 8 | (k < n ? std::to_integer<uint32_t>(bytes[i + k]) : 0u);
+    }
+    for (size_t k = 0; k < 4; ++k) url += k <= n ? kDigits[bits >> (18 - 6 * k) & 63u] : '=';
+  }
+  return url;
+}
+
 std::vector<std::byte> decode_data_url(std::string_view url, const std::string& label,
                                        size_t max_bytes) {
-  if (!starts_with_any_case(url, "data:")) {
+  if (!is_data_url(url)) {
     fail("{}: {} is not a data URL; pictures are not fetched, send data:image/...;base64,...",
          label,
          url.size() > kMaxShown ? std::string(url.substr(0, kMaxShown)) + "..." : std::string(url));

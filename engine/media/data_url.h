@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,5 +14,10 @@ namespace lockstep {
 // not base64.
 std::vector<std::byte> decode_data_url(std::string_view url, const std::string& label,
                                        size_t max_bytes);
+
+bool is_data_url(std::string_view text);
+
+// The other way round: "data:image/*;base64,...", which decode_data_url reads.
+std::string encode_data_url(std::span<const std::byte> bytes);
 
 }  // namespace lockstep

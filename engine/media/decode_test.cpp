@@ -50,8 +50,8 @@ Image grey_of(Image image, int bits = 8) {
 TEST(DecodePng, EveryKindBecomesRgb) {
   const Image picture = test_picture(13, 9);
   for (const bool interlaced : {false, true}) {
-    for (const PngKind kind : {PngKind::rgb, PngKind::rgba, PngKind::palette, PngKind::palette_alpha,
-                               PngKind::rgb_16}) {
+    for (const PngKind kind :
+         {PngKind::rgb, PngKind::rgba, PngKind::palette, PngKind::palette_alpha, PngKind::rgb_16}) {
       const Image image = decode(encode_png(picture, {kind, interlaced}));
       EXPECT_EQ(image.width, 13);
       EXPECT_EQ(image.rgb, picture.rgb) << static_cast<int>(kind) << interlaced;
@@ -80,8 +80,8 @@ TEST(DecodeWebp, LosslessAndLossy) {
   EXPECT_LT(mean_difference(decode(encode_webp(picture, false)), picture), 12.0);
 }
 
-// The stored picture seen with orientation o, pixel by pixel from the definition: which stored corner is
-// the top left of what is seen, and whether rows run along columns.
+// The stored picture seen with orientation o, pixel by pixel from the definition: which stored
+// corner is the top left of what is seen, and whether rows run along columns.
 Image seen(const Image& stored, int orientation) {
   const bool swaps = orientation >= 5;
   Image result{swaps ? stored.height : stored.width, swaps ? stored.width : stored.height, {}};
@@ -92,14 +92,29 @@ Image seen(const Image& stored, int orientation) {
       const int64_t right = stored.width - 1;
       const int64_t bottom = stored.height - 1;
       switch (orientation) {
-        case 1: column = x, row = y; break;
-        case 2: column = right - x, row = y; break;
-        case 3: column = right - x, row = bottom - y; break;
-        case 4: column = x, row = bottom - y; break;
-        case 5: column = y, row = x; break;
-        case 6: column = y, row = bottom - x; break;
-        case 7: column = right - y, row = bottom - x; break;
-        default: column = right - y, row = x;
+        case 1:
+          column = x, row = y;
+          break;
+        case 2:
+          column = right - x, row = y;
+          break;
+        case 3:
+          column = right - x, row = bottom - y;
+          break;
+        case 4:
+          column = x, row = bottom - y;
+          break;
+        case 5:
+          column = y, row = x;
+          break;
+        case 6:
+          column = y, row = bottom - x;
+          break;
+        case 7:
+          column = right - y, row = bottom - x;
+          break;
+        default:
+          column = right - y, row = x;
       }
       const uint8_t* p = stored.rgb.data() + 3 * (row * stored.width + column);
       result.rgb.insert(result.rgb.end(), p, p + 3);
@@ -129,7 +144,8 @@ TEST(DecodeHostile, EveryTruncationIsRefused) {
   for (const Bytes& file : files) {
     ASSERT_EQ(refusal(file), "");
     for (size_t n = 0; n < file.size(); ++n) {
-      const std::string why = refusal({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
+      const std::string why =
+          refusal({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
       EXPECT_NE(why, "") << n << " of " << file.size();
       EXPECT_EQ(why.find('\n'), std::string::npos);
     }
@@ -166,7 +182,11 @@ TEST(DecodeHostile, OtherFilesAndAnimationsAreRefused) {
   EXPECT_NE(refusal(encode_animated_webp(picture)).find("animation"), std::string::npos);
   Bytes apng = encode_png(picture);
   // An acTL chunk (its checksum is not looked at before the refusal) right after IHDR.
-  const char control[] = "\0\0\0\x08" "acTL" "\0\0\0\x02\0\0\0\0" "\0\0\0\0";
+  const char control[] =
+      "\0\0\0\x08"
+      "acTL"
+      "\0\0\0\x02\0\0\0\0"
+      "\0\0\0\0";
   const auto* from = reinterpret_cast<const std::byte*>(control);
   apng.insert(apng.begin() + 33, from, from + 20);
   EXPECT_NE(refusal(apng).find("animation"), std::string::npos);
@@ -177,10 +197,15 @@ TEST(DecodeHostile, OtherFilesAndAnimationsAreRefused) {
 }
 
 TEST(DataUrl, ReadsBase64) {
+  const char text[] = "Many hands";
+  const auto* letters = reinterpret_cast<const std::byte*>(text);
+  EXPECT_EQ(encode_data_url({letters, 10}), "data:image/*;base64,TWFueSBoYW5kcw==");
+  EXPECT_EQ(decode_data_url("data:image/png;base64,TWFueSBoYW5kcw==", "part", 1000),
+            Bytes(letters, letters + 10));
   for (size_t n : {1u, 2u, 3u, 4u, 100u}) {
     Bytes bytes;
     for (size_t i = 0; i < n; ++i) bytes.push_back(static_cast<std::byte>(i * 37));
-    const std::string url = "data:image/png;base64," + to_base64(bytes);
+    const std::string url = encode_data_url(bytes);
     EXPECT_EQ(decode_data_url(url, "part", 1000), bytes);
     std::string bare = url;
     while (bare.back() == '=') bare.pop_back();

@@ -54,10 +54,18 @@ std::vector<uint8_t> png_row(const Image& image, const Palette& palette, PngKind
     const uint8_t* p = image.rgb.data() + 3 * at;
     const auto alpha = static_cast<uint8_t>(37 * (x + y));
     switch (kind) {
-      case PngKind::rgb: row.insert(row.end(), p, p + 3); break;
-      case PngKind::rgba: row.insert(row.end(), {p[0], p[1], p[2], alpha}); break;
-      case PngKind::grey: row.push_back(p[0]); break;
-      case PngKind::grey_alpha: row.insert(row.end(), {p[0], alpha}); break;
+      case PngKind::rgb:
+        row.insert(row.end(), p, p + 3);
+        break;
+      case PngKind::rgba:
+        row.insert(row.end(), {p[0], p[1], p[2], alpha});
+        break;
+      case PngKind::grey:
+        row.push_back(p[0]);
+        break;
+      case PngKind::grey_alpha:
+        row.insert(row.end(), {p[0], alpha});
+        break;
       case PngKind::grey_bits_2:
         if (x % 4 == 0) row.push_back(0);
         row.back() = static_cast<uint8_t>(row.back() | (p[0] >> 6) << (6 - 2 * (x % 4)));
@@ -65,7 +73,8 @@ std::vector<uint8_t> png_row(const Image& image, const Palette& palette, PngKind
       case PngKind::rgb_16:
         for (int c = 0; c < 3; ++c) row.insert(row.end(), {p[c], static_cast<uint8_t>(200 + c)});
         break;
-      default: row.push_back(palette.indices[static_cast<size_t>(at)]);
+      default:
+        row.push_back(palette.indices[static_cast<size_t>(at)]);
     }
   }
   return row;
@@ -73,13 +82,18 @@ std::vector<uint8_t> png_row(const Image& image, const Palette& palette, PngKind
 
 int png_colour_type(PngKind kind) {
   switch (kind) {
-    case PngKind::rgba: return PNG_COLOR_TYPE_RGBA;
+    case PngKind::rgba:
+      return PNG_COLOR_TYPE_RGBA;
     case PngKind::grey:
-    case PngKind::grey_bits_2: return PNG_COLOR_TYPE_GRAY;
-    case PngKind::grey_alpha: return PNG_COLOR_TYPE_GRAY_ALPHA;
+    case PngKind::grey_bits_2:
+      return PNG_COLOR_TYPE_GRAY;
+    case PngKind::grey_alpha:
+      return PNG_COLOR_TYPE_GRAY_ALPHA;
     case PngKind::palette:
-    case PngKind::palette_alpha: return PNG_COLOR_TYPE_PALETTE;
-    default: return PNG_COLOR_TYPE_RGB;
+    case PngKind::palette_alpha:
+      return PNG_COLOR_TYPE_PALETTE;
+    default:
+      return PNG_COLOR_TYPE_RGB;
   }
 }
 
@@ -106,7 +120,9 @@ Bytes encode_png(const Image& image, const PngOptions& options) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
   png_set_write_fn(png, &bytes, on_png_write, nullptr);
-  const int depth = options.kind == PngKind::rgb_16 ? 16 : options.kind == PngKind::grey_bits_2 ? 2 : 8;
+  const int depth = options.kind == PngKind::rgb_16        ? 16
+                    : options.kind == PngKind::grey_bits_2 ? 2
+                                                           : 8;
   png_set_IHDR(png, info, static_cast<png_uint_32>(image.width),
                static_cast<png_uint_32>(image.height), depth, png_colour_type(options.kind),
                options.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
@@ -260,22 +276,6 @@ Bytes png_header(uint32_t width, uint32_t height) {
     bytes[static_cast<size_t>(29 + i)] = static_cast<std::byte>(crc >> (24 - 8 * i));
   }
   return bytes;
-}
-
-std::string to_base64(const Bytes& bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      bits = bits << 8 | (i + k < bytes.size() ? std::to_integer<uint32_t>(bytes[i + k]) : 0u);
-    }
-    for (int k = 0; k < 4; ++k) {
-      const bool there = i + static_cast<size_t>(k) <= bytes.size();
-      text += k < 2 || there ? kDigits[bits >> (18 - 6 * k) & 63u] : '=';
-    }
-  }
-  return text;
 }
 
 }  // namespace lockstep::media_test

@@ -38,6 +38,4 @@ std::string exif_block(int orientation, bool big_endian);
 // A PNG whose header says width x height and that holds nothing else.
 Bytes png_header(uint32_t width, uint32_t height);
 
-std::string to_base64(const Bytes& bytes);
-
 }  // namespace lockstep::media_test

@@ -61,7 +61,8 @@ TEST(ResizeBicubic, KeepsAFlatPictureAndTheSameSize) {
   EXPECT_EQ(resize_bicubic(picture, {20, 10}).rgb, picture.rgb);
 }
 
-// The filter in float64 with 8-bit rounding between the passes: 16-bit weights may differ by a code.
+// The filter in float64 with 8-bit rounding between the passes: 16-bit weights may differ by a
+// code.
 double keys(double x) {
   x = std::fabs(x);
   if (x < 1) return 1.5 * x * x * x - 2.5 * x * x + 1;
@@ -95,8 +96,10 @@ Image oracle_pass(const Image& in, int64_t n_out, bool columns) {
 }
 
 TEST(ResizeBicubic, IsWithinACodeOfTheExactFilter) {
-  for (const auto& [from, to] : std::vector<std::pair<Pair, Pair>>{
-           {{100, 71}, {96, 64}}, {{20, 33}, {64, 96}}, {{200, 90}, {64, 32}}, {{64, 50}, {64, 32}}}) {
+  for (const auto& [from, to] : std::vector<std::pair<Pair, Pair>>{{{100, 71}, {96, 64}},
+                                                                   {{20, 33}, {64, 96}},
+                                                                   {{200, 90}, {64, 32}},
+                                                                   {{64, 50}, {64, 32}}}) {
     const Image picture = test_picture(from.first, from.second, 7);
     const Image got = resize_bicubic(picture, {to.first, to.second});
     const Image want = oracle_pass(oracle_pass(picture, to.first, false), to.second, true);
@@ -152,16 +155,16 @@ TEST(Preprocessor, ReadsAndRefuses) {
     write_file_atomically(folder.path() / "preprocessor_config.json", json);
     return load_preprocessor_config(folder.path());
   };
-  const PreprocessorConfig config = load_preprocessor_config(
-      std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "tiny-qwen3_5");
+  const PreprocessorConfig config =
+      load_preprocessor_config(std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "tiny-qwen3_5");
   EXPECT_EQ(config.min_pixels, 4096);
   EXPECT_EQ(config.max_pixels, 1048576);
   EXPECT_EQ(load("{}").max_pixels, 16777216);
   EXPECT_EQ(load(R"({"min_pixels": 5, "max_pixels": 9})").max_pixels, 9);
   for (const char* bad :
-       {"[]", "{", R"({"patch_size": 0})", R"({"image_mean": [1, 2]})", R"({"image_std": [0, 1, 1]})",
-        R"({"resample": 2})", R"({"do_resize": false})", R"({"rescale_factor": 0})",
-        R"({"size": {"shortest_edge": 10, "longest_edge": 5}})"}) {
+       {"[]", "{", R"({"patch_size": 0})", R"({"image_mean": [1, 2]})",
+        R"({"image_std": [0, 1, 1]})", R"({"resample": 2})", R"({"do_resize": false})",
+        R"({"rescale_factor": 0})", R"({"size": {"shortest_edge": 10, "longest_edge": 5}})"}) {
     EXPECT_THROW(load(bad), Error) << bad;
   }
   EXPECT_THROW(load_preprocessor_config(folder.path() / "none"), Error);

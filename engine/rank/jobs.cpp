@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/media/data_url.h"
 #include "engine/rank/prompt_images.h"
 
 namespace lockstep {
@@ -160,7 +161,8 @@ ImageList read_image_files(const Line& job, const ImageReader& reader, const fs:
   if (paths.size() > kMaxImages) fail("{}: more than {} images", job.where(), kMaxImages);
   for (const std::string& path : paths) {
     try {
-      images.push_back(reader.read_file(folder / path));
+      images.push_back(is_data_url(path) ? reader.read_data_url(path, "data URL")
+                                         : reader.read_file(folder / path));
     } catch (const Error& error) {
       fail("{}: images: {}", job.where(), error.what());
     }

@@ -1,5 +1,5 @@
-// Runs the comparison on the golden model's image prompts: sound, and with every planted mistake of the
-// vision path, each of which it must see.
+// Runs the comparison on the golden model's image prompts: sound, and with every planted mistake of
+// the vision path, each of which it must see.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

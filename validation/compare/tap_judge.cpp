@@ -69,10 +69,10 @@ void mark(TapRow& row, Verdict verdict, const std::string& reason) {
   row.reason = reason;
 }
 
-// Pixels are judged in codes of 8 bits, 2 / 255 of their range apart: where the picture kept its size
-// all must be equal, after a resize a few may be a neighbour.
-void judge_pixels(const OraclePrompt& oracle, const FloatTensor& expected, const FloatTensor& engine,
-                  TapRow& row) {
+// Pixels are judged in codes of 8 bits, 2 / 255 of their range apart: where the picture kept its
+// size all must be equal, after a resize a few may be a neighbour.
+void judge_pixels(const OraclePrompt& oracle, const FloatTensor& expected,
+                  const FloatTensor& engine, TapRow& row) {
   constexpr double kCode = 2.0 / 255.0;
   int64_t n_other = 0;
   for (size_t i = 0; i < expected.values.size(); ++i) {

@@ -99,11 +99,9 @@ Json prompt_json(const OraclePrompt& prompt) {
     image = {{"w", 64}, {"h", 64}};
     grids = {{1, 4, 4}};
   }
-  return {{"name", prompt.name},     {"image", image},
-          {"images", nullptr},       {"ids", prompt.ids},
-          {"grids", grids},
-          {"greedy", prompt.greedy}, {"margin", prompt.margin},
-          {"second", prompt.second}, {"logprob", prompt.logprob},
+  return {{"name", prompt.name},     {"image", image},          {"images", nullptr},
+          {"ids", prompt.ids},       {"grids", grids},          {"greedy", prompt.greedy},
+          {"margin", prompt.margin}, {"second", prompt.second}, {"logprob", prompt.logprob},
           {"bf16_noise", noise}};
 }
 

@@ -25,10 +25,10 @@ struct Colour {
   const char* name;
   int rgb[3];
 };
-constexpr Colour kColours[8] = {{"red", {220, 30, 30}},      {"green", {30, 160, 60}},
-                                {"blue", {40, 70, 220}},     {"yellow", {235, 215, 40}},
-                                {"black", {15, 15, 15}},     {"white", {245, 245, 245}},
-                                {"orange", {240, 140, 30}},  {"purple", {140, 50, 170}}};
+constexpr Colour kColours[8] = {{"red", {220, 30, 30}},     {"green", {30, 160, 60}},
+                                {"blue", {40, 70, 220}},    {"yellow", {235, 215, 40}},
+                                {"black", {15, 15, 15}},    {"white", {245, 245, 245}},
+                                {"orange", {240, 140, 30}}, {"purple", {140, 50, 170}}};
 
 uint32_t mixed(uint32_t value) {
   value = (value ^ value >> 16) * 0x7feb352du;
@@ -56,7 +56,8 @@ Square draw(uint32_t index) {
         const uint32_t grain = mixed(0x10000000u + ((index * kSide + y) * kSide + x) * 3 + c);
         uint32_t sum = 0;
         for (int shift = 0; shift < 32; shift += 8) sum += grain >> shift & 255u;
-        const int value = kColours[inside ? colour : ground].rgb[c] + static_cast<int>(sum / 32) - 15;
+        const int value =
+            kColours[inside ? colour : ground].rgb[c] + static_cast<int>(sum / 32) - 15;
         square.picture.rgb.push_back(static_cast<uint8_t>(std::clamp(value, 0, 255)));
       }
     }
@@ -74,8 +75,8 @@ std::vector<std::string> engine_answers(const std::vector<Square>& squares) {
   for (const Square& square : squares) {
     Request request = greedy_request("square", {}, 4);
     request.ignore_eos = false;
-    request.images = {std::make_shared<const ImagePatches>(
-        make_patches(square.picture, preprocessor, "square"))};
+    request.images = {
+        std::make_shared<const ImagePatches>(make_patches(square.picture, preprocessor, "square"))};
     request.prompt = expand_image_pads(ids, request.images, golden_model().config, "square");
     requests.push_back(std::move(request));
   }

@@ -52,7 +52,8 @@ Request long_request(const std::string& name, const std::string& first = "image-
   request.images = {picture(first), picture(second)};
   std::vector<int32_t> ids = oracle_prompt("code-short");
   ids.resize(9);
-  for (int i = 0; i < 2; ++i) ids.insert(ids.end(), {*config.vision_start_token_id, *config.image_token_id});
+  for (int i = 0; i < 2; ++i)
+    ids.insert(ids.end(), {*config.vision_start_token_id, *config.image_token_id});
   const std::vector<int32_t> tail = oracle_prompt("zh-short");
   ids.insert(ids.end(), tail.begin(), tail.end());
   request.prompt = expand_image_pads(ids, request.images, config, name);
@@ -89,7 +90,8 @@ TEST(Images, TokensDraftsAndRopeDeltaAreTheOracles) {
     EXPECT_EQ(results[i].rope_delta, oracle["rope_delta"].get<int32_t>()) << kImagePrompts[i];
     EXPECT_EQ(results[i].mtp.accepted, oracle["mtp_accepted"].get<int64_t>()) << kImagePrompts[i];
     for (const DraftRound& round : results[i].mtp.draft_rounds) {
-      const auto want = oracle["mtp_drafts"][static_cast<size_t>(round.step)].get<std::vector<int32_t>>();
+      const auto want =
+          oracle["mtp_drafts"][static_cast<size_t>(round.step)].get<std::vector<int32_t>>();
       ASSERT_LE(round.drafts.size(), want.size());
       EXPECT_TRUE(std::equal(round.drafts.begin(), round.drafts.end(), want.begin()))
           << kImagePrompts[i] << " step " << round.step;
@@ -235,7 +237,8 @@ TEST(Images, ChatBodiesGiveTheOraclesPrompt) {
         image_question_body(request.images.size(), oracle["question"].get<std::string>());
     const ImageList taken = take_chat_images(body, request.images, reader);
     EXPECT_EQ(taken, request.images);
-    EXPECT_EQ(expand_image_pads(text.encode_chat(body), taken, config, name), request.prompt) << name;
+    EXPECT_EQ(expand_image_pads(text.encode_chat(body), taken, config, name), request.prompt)
+        << name;
   }
 }
 
@@ -251,8 +254,9 @@ TEST(Images, ChatPartsThatAreNoPictureAreRefused) {
     return "";
   };
   EXPECT_EQ(complaint(R"({"type":"text","text":"x"})"), "");
-  EXPECT_NE(complaint(R"({"type":"image_url","image_url":{"url":"http://a/b.png"}})").find("not fetched"),
-            std::string::npos);
+  EXPECT_NE(
+      complaint(R"({"type":"image_url","image_url":{"url":"http://a/b.png"}})").find("not fetched"),
+      std::string::npos);
   EXPECT_NE(complaint(R"({"type":"video_url","video_url":{"url":"data:"}})").find("video"),
             std::string::npos);
   EXPECT_NE(complaint(R"({"type":"image"})").find("holds no picture"), std::string::npos);
