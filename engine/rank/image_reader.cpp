@@ -48,6 +48,7 @@ class ChatImages {
     } else {
       fail("{}: holds no picture", where);
     }
+    reader_.check_total(images_, where);
   }
 
   ImageList finish() {
@@ -67,7 +68,7 @@ class ChatImages {
 }  // namespace
 
 ImageReader::ImageReader(const std::filesystem::path& model_dir, const ModelConfig& config)
-    : dir_(model_dir.string()) {
+    : dir_(model_dir.string()), max_tokens_(config.max_positions) {
   if (!config.vision || !std::filesystem::exists(model_dir / "preprocessor_config.json")) return;
   preprocessor_ = load_preprocessor_config(model_dir);
   const VisionConfig& vision = *config.vision;
@@ -79,6 +80,15 @@ ImageReader::ImageReader(const std::filesystem::path& model_dir, const ModelConf
         "{}: preprocessor_config.json and config.json differ in patch_size, temporal_patch_size or "
         "the merge size",
         dir_);
+  }
+}
+
+void ImageReader::check_total(const ImageList& images, const std::string& label) const {
+  int64_t n_tokens = 0;
+  for (const auto& image : images) n_tokens += image->n_tokens();
+  if (n_tokens > max_tokens_) {
+    fail("{}: the pictures take {} tokens, the model has {} positions", label, n_tokens,
+         max_tokens_);
   }
 }
 

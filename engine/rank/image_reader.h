@@ -26,10 +26,15 @@ class ImageReader {
   std::shared_ptr<const ImagePatches> read_data_url(std::string_view url,
                                                     const std::string& label) const;
 
+  // Throws Error when the pictures have more tokens than the model has positions: called after every
+  // picture, so that a long list cannot fill the memory.
+  void check_total(const ImageList& images, const std::string& label) const;
+
  private:
   const PreprocessorConfig& preprocessor(const std::string& label) const;
 
   std::string dir_;
+  int64_t max_tokens_;
   std::optional<PreprocessorConfig> preprocessor_;
 };
 

@@ -163,6 +163,7 @@ ImageList read_image_files(const Line& job, const ImageReader& reader, const fs:
     try {
       images.push_back(is_data_url(path) ? reader.read_data_url(path, "data URL")
                                          : reader.read_file(folder / path));
+      reader.check_total(images, "all together");
     } catch (const Error& error) {
       fail("{}: images: {}", job.where(), error.what());
     }
