@@ -33,6 +33,7 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
                  {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits},
                  {"drafts", true}};
     if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
+    for (const fs::path& image : job.images) line["images"].push_back(fs::absolute(image).string());
     if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
     text += line.dump() + "\n";
   }
@@ -121,6 +122,9 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
   if (member(json, "prompt_tokens", where) != Json(job.ids.size())) {
     bad_result("{}: the engine read {} prompt tokens, the job has {}", where,
                json["prompt_tokens"].dump(), job.ids.size());
+  }
+  if (json.contains("rope_delta") && json["rope_delta"].is_number_integer()) {
+    result.rope_delta = json["rope_delta"].get<int64_t>();
   }
   return result;
 }

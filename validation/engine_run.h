@@ -35,9 +35,10 @@ struct EngineJob {
   std::string name;  // a file name; the oracle's reader guarantees it
   std::vector<int32_t> ids;
   int max_tokens = 0;
-  std::vector<int32_t> force_ids;  // not empty: teacher forcing
-  std::vector<std::string> taps;   // names, '*' matches anything
-  int64_t tap_positions = 0;       // last n prompt positions
+  std::vector<int32_t> force_ids;             // not empty: teacher forcing
+  std::vector<std::filesystem::path> images;  // of the pads in ids
+  std::vector<std::string> taps;              // names, '*' matches anything
+  int64_t tap_positions = 0;                  // last n prompt positions
 };
 
 // The logits that chose one token.
@@ -57,6 +58,7 @@ struct EngineResult {
   std::string name;
   std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
   std::vector<StepLogits> logits;
+  std::optional<int64_t> rope_delta;     // of a prompt with pictures
   std::vector<DraftRound> draft_rounds;  // empty without speculation
   int64_t drafts_accepted = 0;
   TapDump dump;

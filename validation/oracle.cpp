@@ -18,6 +18,8 @@ constexpr size_t kMaxJsonBytes = size_t{1} << 30;
 constexpr size_t kMaxNameBytes = 128;
 constexpr int64_t kMaxTokenId = int64_t{1} << 24;
 constexpr int64_t kMaxTail = 4096;
+constexpr size_t kMaxPictures = 64;
+constexpr int64_t kPatchSize = 16;  // the only one the family has
 
 template <typename... Args>
 [[noreturn]] void bad_oracle(fmt::format_string<Args...> format, Args&&... args) {
@@ -92,11 +94,53 @@ bool is_set(const Json& prompt, const char* key) {
   return prompt.contains(key) && !prompt[key].is_null();
 }
 
-OraclePrompt read_prompt(const Json& json, const std::string& file) {
+int64_t integer_member(const Json& object, const char* key, const std::string& where) {
+  const Json& value = member(object, key, where);
+  if (!value.is_number_integer()) bad_oracle("{}: \"{}\" must be an integer", where, key);
+  return value.get<int64_t>();
+}
+
+// Sizes of the prompt's pictures as they were drawn.
+struct DrawnSize {
+  int64_t width;
+  int64_t height;
+};
+
+std::vector<DrawnSize> drawn_sizes(const Json& prompt, const std::string& where) {
+  std::vector<DrawnSize> sizes;
+  const Json pictures =
+      is_set(prompt, "image") ? Json::array({prompt["image"]}) : list(prompt, "images", where);
+  if (pictures.size() > kMaxPictures) bad_oracle("{}: more than {} pictures", where, kMaxPictures);
+  for (const Json& picture : pictures) {
+    sizes.push_back({integer_member(picture, "w", where), integer_member(picture, "h", where)});
+  }
+  return sizes;
+}
+
+void read_pictures(const Json& json, const std::string& file_stem, const std::string& where,
+                   OraclePrompt& prompt) {
+  const std::vector<DrawnSize> sizes = drawn_sizes(json, where);
+  const Json& grids = list(json, "grids", where);
+  if (grids.size() != sizes.size()) bad_oracle("{}: \"grids\" has another length", where);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const std::string number = sizes.size() == 1 ? "" : fmt::format("-{}", i);
+    prompt.images.push_back(fmt::format("{}-{}{}.png", file_stem, prompt.name, number));
+    const Json& grid = grids[i];
+    const bool valid = grid.is_array() && grid.size() == 3 && grid[1].is_number_unsigned() &&
+                       grid[2].is_number_unsigned();
+    if (!valid) bad_oracle("{}: \"grids\" must hold [time, rows, columns]", where);
+    prompt.resized = prompt.resized || sizes[i].height != grid[1].get<int64_t>() * kPatchSize ||
+                     sizes[i].width != grid[2].get<int64_t>() * kPatchSize;
+  }
+  if (is_set(json, "rope_delta")) prompt.rope_delta = integer_member(json, "rope_delta", where);
+}
+
+OraclePrompt read_prompt(const Json& json, const std::string& file, const std::string& file_stem) {
   OraclePrompt prompt;
   prompt.name = prompt_name(json, file);
   const std::string where = file + ": prompt " + prompt.name;
   prompt.has_image = is_set(json, "image") || is_set(json, "images");
+  if (prompt.has_image) read_pictures(json, file_stem, where, prompt);
   prompt.ids = token_list(json, "ids", where);
   prompt.greedy = token_list(json, "greedy", where);
   if (json.contains("mtp_drafts") && json["mtp_drafts"].is_array()) {
@@ -118,10 +162,11 @@ OraclePrompt read_prompt(const Json& json, const std::string& file) {
   return prompt;
 }
 
-// Taps that a text run can be held against; logits, pixels and vision tensors are not among them.
+// Taps that a run can be held against; logits are not among them.
 bool is_judged_tap(const std::string& tap) {
-  return tap == "embed" || tap == "final_norm" || tap.starts_with("layers.") ||
-         tap.starts_with("decode/") || tap.starts_with("state/");
+  return tap == "embed" || tap == "final_norm" || tap == "vision_embeds" || tap == "pixel_values" ||
+         tap.starts_with("layers.") || tap.starts_with("decode/") || tap.starts_with("state/") ||
+         tap.starts_with("image/");
 }
 
 void attach_tensors(Oracle& oracle, const std::filesystem::path& path) {
@@ -136,10 +181,12 @@ void attach_tensors(Oracle& oracle, const std::filesystem::path& path) {
                  oracle.prefix);
     }
     const std::string tap = tensor.name.substr(slash + 1);
-    if (owner->second->has_image || !is_judged_tap(tap)) continue;
-    if (tensor.dtype != DType::F32) {
-      bad_oracle("{}: tensor {} is {}, need F32", path.string(), tensor.name,
-                 dtype_name(tensor.dtype));
+    if (!is_judged_tap(tap)) continue;
+    // Pixels check order and codes, which half precision holds.
+    const DType wanted = tap == "pixel_values" ? DType::F16 : DType::F32;
+    if (tensor.dtype != wanted) {
+      bad_oracle("{}: tensor {} is {}, need {}", path.string(), tensor.name,
+                 dtype_name(tensor.dtype), dtype_name(wanted));
     }
     owner->second->taps.emplace(tap, FloatTensor{tensor.shape, to_float_vector(tensor)});
   }
@@ -169,7 +216,7 @@ Oracle read_files(const std::filesystem::path& prefix) {
   oracle.tail = tail.get<int64_t>();
   std::set<std::string> names;
   for (const Json& entry : list(json, "prompts", json_path)) {
-    oracle.prompts.push_back(read_prompt(entry, json_path));
+    oracle.prompts.push_back(read_prompt(entry, json_path, prefix.string()));
     if (!names.insert(oracle.prompts.back().name).second) {
       bad_oracle("{}: prompt {} is listed twice", json_path, oracle.prompts.back().name);
     }
@@ -181,14 +228,25 @@ Oracle read_files(const std::filesystem::path& prefix) {
 }  // namespace
 
 const TapNoise* OraclePrompt::noise_at(const std::string& tap) const {
-  constexpr std::string_view kDecode = "decode/";
-  const auto at = bf16_noise.find(tap.starts_with(kDecode) ? tap.substr(kDecode.size()) : tap);
+  std::string name = tap;
+  for (const std::string_view place : {"decode/", "image/"}) {
+    if (name.starts_with(place)) name.erase(0, place.size());
+  }
+  const auto at = bf16_noise.find(name);
   return at == bf16_noise.end() ? nullptr : &at->second;
 }
 
 bool OraclePrompt::has_state() const {
   return std::any_of(taps.begin(), taps.end(),
                      [](const auto& entry) { return entry.first.starts_with("state/"); });
+}
+
+void leave_images_out(Oracle& oracle, const std::filesystem::path& model) {
+  // Without a config.json there is no model either, which the engine says.
+  const std::filesystem::path path = model / "config.json";
+  const Json config = std::filesystem::exists(path) ? parse_json(path) : Json();
+  const bool sees = config.is_object() && is_set(config, "vision_config");
+  for (OraclePrompt& prompt : oracle.prompts) prompt.in_scope = sees || !prompt.has_image;
 }
 
 Oracle read_oracle(const std::filesystem::path& prefix) {

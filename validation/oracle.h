@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct TapNoise {
 struct OraclePrompt {
   std::string name;  // letters, digits, '.', '_' and '-'; it names files
   bool has_image = false;
+  bool in_scope =
+      true;  // false: the model cannot see, and the prompt is left out (leave_images_out)
+  std::vector<std::filesystem::path> images;  // PREFIX-NAME.png, or PREFIX-NAME-0.png, -1.png, ...
+  bool resized = false;                       // the processor resampled a picture
+  std::optional<int64_t> rope_delta;
   std::vector<int32_t> ids;
   std::vector<int32_t> greedy;  // generated tokens, running on through end-of-turn
   std::vector<double> margin;   // top-1 minus top-2 logit per generated token
@@ -29,9 +35,11 @@ struct OraclePrompt {
   std::vector<double> logprob;  // of the generated token, over the whole vocabulary
   std::vector<std::vector<int32_t>> mtp_drafts;  // by step; empty when not recorded
   std::map<std::string, TapNoise> bf16_noise;
-  TapMap taps;  // prompt taps, "decode/..." and "state/..."; empty for image prompts
+  TapMap
+      taps;  // of the prompt, "decode/...", "state/...", "image/...", vision_embeds, pixel_values
 
-  // Noise at `tap`; "decode/X" has that of "X". Null when the oracle does not record it.
+  // Noise at `tap`; "decode/X" and "image/X" have that of "X". Null when the oracle does not record
+  // it.
   const TapNoise* noise_at(const std::string& tap) const;
   bool has_state() const;
 };
@@ -44,5 +52,8 @@ struct Oracle {
 
 // `prefix` is the path without ".json".
 Oracle read_oracle(const std::filesystem::path& prefix);
+
+// Puts the image prompts out of scope when config.json of the model describes no vision tower.
+void leave_images_out(Oracle& oracle, const std::filesystem::path& model);
 
 }  // namespace lockstep

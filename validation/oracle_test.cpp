@@ -71,11 +71,16 @@ TEST_F(OracleFile, GoldenOracle) {
   for (const OraclePrompt& prompt : oracle.prompts) {
     n_images += prompt.has_image ? 1 : 0;
     n_states += prompt.has_state() ? 1 : 0;
-    EXPECT_EQ(prompt.taps.count("decode/final_norm"), prompt.has_image ? 0u : 1u) << prompt.name;
+    EXPECT_EQ(prompt.taps.count("decode/final_norm"), 1u) << prompt.name;
+    EXPECT_EQ(prompt.taps.count("vision_embeds"), prompt.has_image ? 1u : 0u) << prompt.name;
+    EXPECT_EQ(prompt.rope_delta.has_value(), prompt.has_image) << prompt.name;
+    EXPECT_EQ(prompt.resized, prompt.name == "image-resize") << prompt.name;
+    EXPECT_EQ(prompt.images.size(), prompt.name == "image-two" ? 2u : prompt.has_image ? 1u : 0u);
+    for (const auto& image : prompt.images) EXPECT_TRUE(std::filesystem::exists(image)) << image;
   }
   EXPECT_EQ(oracle.prompts.size(), 17u);
   EXPECT_EQ(n_images, 5);
-  EXPECT_EQ(n_states, 4);
+  EXPECT_EQ(n_states, 5);
 }
 
 TEST_F(OracleFile, HostileJsonGivesOneLine) {

@@ -18,9 +18,12 @@ constexpr std::array<const char*, 9> kBranches = {
     "conv_state", "k",   "v"};
 
 int group_of(const std::string& tap) {
-  if (tap.starts_with("state/")) return 1;
-  if (tap.starts_with("decode/")) return 2;
-  return tap.find('/') == std::string::npos ? 0 : 3;
+  if (tap == "pixel_values") return 0;
+  if (tap == "vision_embeds") return 1;
+  if (tap.starts_with("image/")) return 3;
+  if (tap.starts_with("state/")) return 4;
+  if (tap.starts_with("decode/")) return 5;
+  return tap.find('/') == std::string::npos ? 2 : 6;
 }
 
 int branch_of(const std::string& tap) {

@@ -10,8 +10,10 @@
 
 namespace lockstep {
 
-// Tap names in the order in which a bug travels: embed, layers.0.mixer, layers.0.mlp, layers.0.out,
-// ..., final_norm; then state/ the same way, then decode/, then everything else by name.
+// Tap names in the order in which a bug travels: pixel_values, vision_embeds, embed,
+// layers.0.mixer, layers.0.mlp, layers.0.out,
+// ..., final_norm; then image/, then state/ the same way, then decode/, then everything else by
+// name.
 struct TapOrder {
   bool operator()(const std::string& a, const std::string& b) const;
 };

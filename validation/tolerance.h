@@ -14,6 +14,19 @@ namespace lockstep::tolerance {
 // the weakest planted precision fault (a state rounded to bf16) is 3e-4, fifteen times above.
 inline constexpr double kFp32RelL2 = 2e-5;
 
+// fp32, relative L2 of the vision tower's rows. Two independent implementations differ by 2e-7; the
+// weakest planted fault (tanh for exact GELU in the merger) is 4e-6.
+inline constexpr double kFp32VisionRelL2 = 1e-6;
+
+// fp32, prompts whose pictures were resampled: where other codes are allowed, they carry through
+// the tower and all layers. One neighbouring code in 0.2 % of the values makes 2e-5; five times
+// that.
+inline constexpr double kFp32ResizedRelL2 = 1e-4;
+
+// Share of the pixels that may have a neighbouring code after a resize: Pillow's and torchvision's
+// bicubic filters differ in 0.2 % of the values.
+inline constexpr double kResizedCodeShare = 0.005;
+
 // fp32, logits: absolute error of a margin or a log-probability. The same two implementations
 // differ by 4.2e-5 (margins) and 1.5e-5 (log-probabilities); by kFp32RelL2 at the final norm and
 // logit differences below 20 one gets 4e-4 in the worst direction. The weakest fault is 4e-3.

@@ -26,6 +26,7 @@ struct GenerateFlags {
   std::string out_dir;
   std::string prompt;
   std::string chat;
+  std::vector<std::string> images;
   std::string record;
   bool json = false;
 };
@@ -38,6 +39,8 @@ Json single_job(const GenerateFlags& flags) {
   } else {
     job["prompt"] = flags.prompt;
   }
+  for (const std::string& image : flags.images)
+    job["images"].push_back(fs::absolute(image).string());
   return job;
 }
 
@@ -97,6 +100,9 @@ int main(int argc, char** argv) {
     lockstep::add_run_options(app, flags.run);
     auto* prompt = app.add_option("--prompt", flags.prompt, "Text to continue");
     auto* chat = app.add_option("--chat", flags.chat, "File with a chat-completions request body");
+    auto* images = app.add_option("--image", flags.images,
+                                  "Picture that --prompt or --chat is about (repeatable)");
+    images->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     auto* jobs = app.add_option("--jobs", flags.jobs, "Job file, one JSON object a line");
     auto* out =
         app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps of --jobs");
@@ -104,6 +110,7 @@ int main(int argc, char** argv) {
     out->needs(jobs);
     prompt->excludes(chat)->excludes(jobs);
     chat->excludes(jobs);
+    images->excludes(jobs);
     app.add_option("--record", flags.record,
                    "Write a request log that 'lockstep replay' runs again");
     app.add_flag("--json", flags.json, "Print the results as JSON");

@@ -6,6 +6,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/media/data_url.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,16 @@ std::string string_member(const Json& json, const char* key, const std::string& 
   return json[key].get<std::string>();
 }
 
+// The log must not depend on files that may change: it holds the pictures themselves.
+void embed_images(Json& job, const fs::path& folder) {
+  if (!job.contains("images") || job["images"].is_null()) return;
+  if (job["images"].is_string()) job["images"] = Json::array({job["images"]});
+  for (Json& image : job["images"]) {
+    const std::string text = image.get<std::string>();
+    if (!is_data_url(text)) image = encode_data_url(MappedFile(folder / text).bytes());
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> result_digests(const fs::path& out_dir) {
@@ -61,7 +72,8 @@ std::string model_fingerprint(const std::string& model_dir) {
 
 void write_request_log(const fs::path& path, const RunFlags& flags, const fs::path& jobs,
                        const fs::path& out_dir) {
-  const std::vector<Json> lines = json_lines(jobs);
+  std::vector<Json> lines = json_lines(jobs);
+  for (Json& job : lines) embed_images(job, jobs.parent_path());
   const std::vector<std::string> digests = result_digests(out_dir);
   LOCKSTEP_CHECK(lines.size() == digests.size());
   Json header = {

@@ -18,12 +18,23 @@ const std::vector<FaultPoint>& fault_points() {
       {"mlp.block-scale-plus-1",
        "the first NVFP4 block scale of each up_proj row is one code higher"},
       {"mlp.rows-permuted", "neighbouring rows of up_proj change places"},
+      {"mrope.delta-ignored",
+       "decode goes on at the index of the token, as if the prompt held no picture"},
+      {"mrope.sections-contiguous",
+       "rotary pairs use T, H and W in three blocks instead of in turn"},
+      {"mrope.temporal-only", "the tokens of a picture all stand at its first position"},
       {"sampling.penalties-see-refused-drafts", "penalties count every draft of a round"},
       {"sampling.rng-counter-reused", "all tokens of a round draw the same random number"},
       {"speculation.conv-state-stale", "a rewind keeps the convolution state of the whole round"},
       {"speculation.draft-position-constant",
        "every draft of a round uses the first draft's MTP slot"},
       {"speculation.rollback-off-by-one", "a rewind replays one token too few"},
+      {"vision.images-swapped", "the rows of the second picture stand in the first one's place"},
+      {"vision.merger-gelu-tanh", "the merger uses the tanh form of GELU"},
+      {"vision.patch-order", "the second and third patch of every block change places"},
+      {"vision.position-nearest",
+       "position embeddings are taken from the nearest place of the table"},
+      {"vision.rope-axes-swapped", "rows and columns change places in the tower's rotation"},
   };
   return points;
 }

@@ -21,17 +21,22 @@ struct Span {
   int64_t prompt_tokens = 0;
   TapRecorder* taps = nullptr;  // null: nothing is recorded
   int64_t first_visible = 0;    // attention sees positions from here on; 0 but for windowed drafts
+  const std::vector<int64_t>* image_tap_rows = nullptr;  // prompt positions of "image/" taps
 };
 
 struct Batch {
   std::vector<int32_t> ids;             // [n_columns]
   std::vector<RopePosition> positions;  // [n_columns]
+  // Columns whose embedding is not their token's but this row [hidden]; shorter than n_columns() or
+  // null where it is the token's.
+  std::vector<const float*> embedding_rows;
   std::vector<Span> spans;
   int round = 0;
 
   int64_t n_columns() const { return static_cast<int64_t>(ids.size()); }
-  // Adds `tokens` as the next positions of a sequence.
-  void add(Span span, const int32_t* tokens);
+  // Adds `tokens` as the next positions of a sequence; `rows` is empty or one entry of
+  // embedding_rows a token.
+  void add(Span span, const int32_t* tokens, const std::vector<const float*>& rows = {});
 };
 
 }  // namespace lockstep

@@ -27,6 +27,28 @@ int64_t n_rows_of(const MatrixPieces& pieces) {
   return n;
 }
 
+// Rotates the first third of the pairs by T, the next by H, the last by W (a planted fault): one
+// pass an axis, in which the pairs of the others keep still.
+void rope_in_sections(const Model& model, const RopeArgs& rotation) {
+  const auto n_pairs = static_cast<size_t>(rotation.rotary_dim / 2);
+  const size_t section = (n_pairs + 2) / 3;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    std::vector<RopePosition> positions;
+    for (int64_t t = 0; t < rotation.n_tokens; ++t) {
+      const int32_t position = rotation.positions[t][axis];
+      positions.push_back({position, position, position});
+    }
+    std::vector<float> inv_freq(n_pairs, 0.0f);
+    for (size_t i = axis * section; i < std::min(n_pairs, (axis + 1) * section); ++i) {
+      inv_freq[i] = rotation.inv_freq[i];
+    }
+    RopeArgs pass = rotation;
+    pass.positions = positions.data();
+    pass.inv_freq = inv_freq.data();
+    rope(pass, model.pool);
+  }
+}
+
 // Norm over heads of head_dim values that lie `stride` apart, then rotation, then the Hadamard
 // transform where keys are rotated. `out` is dense. `shift_positions` is a planted fault.
 void prepare_heads(const Model& model, const float* x, int64_t stride,
@@ -44,9 +66,14 @@ void prepare_heads(const Model& model, const float* x, int64_t stride,
     for (RopePosition& position : shifted) ++position[0], ++position[1], ++position[2];
     positions = shifted.data();
   }
-  rope({out, int64_t{n_heads} * head_dim, positions, model.inv_freq.data(), n, n_heads, head_dim,
-        model.config.rotary_dim, model.rounding},
-       model.pool);
+  const RopeArgs rotation{
+      out,      int64_t{n_heads} * head_dim, positions,     model.inv_freq.data(), n, n_heads,
+      head_dim, model.config.rotary_dim,     model.rounding};
+  if (fault_fires("mrope.sections-contiguous", {-1, model.comm.rank(), batch.round})) {
+    rope_in_sections(model, rotation);
+  } else {
+    rope(rotation, model.pool);
+  }
   if (model.rotate_keys) {
     hadamard(out, head_dim, n * n_heads, head_dim, model.rounding, model.pool);
   }

@@ -20,7 +20,7 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
     LOCKSTEP_CHECK(n > 0 && static_cast<int64_t>(advance.hidden.size()) == n * hidden);
     batch.add({&advance.slot->sequence, Phase::decode, advance.first_slot, n, 0, 0, nullptr,
                first_visible(advance.first_slot + n - 1)},
-              advance.tokens.data());
+              advance.tokens.data(), advance.embedding_rows);
     rows.insert(rows.end(), advance.hidden.begin(), advance.hidden.end());
     advance.slot->n_mtp_slots = advance.first_slot + n;
     advance.slot->drafts.clear();

@@ -29,6 +29,7 @@ class Drafter {
     std::vector<int32_t> tokens;
     std::vector<float> hidden;  // [tokens.size(), hidden]
     bool propose;
+    std::vector<const float*> embedding_rows{};  // as in Batch: empty, or one a token
   };
 
   // Rebuilds the MTP slots of all advances and fills slot.drafts of those that ask.

@@ -56,8 +56,9 @@ StepLogits largest_logits(const float* logits, int64_t n, int count, int32_t fed
   return step;
 }
 
-// GDN states that a planted fault loses between prefill and decode.
+// What a planted fault loses between prefill and decode.
 void plant_state_faults(const Model& model, Sequence& sequence, int round) {
+  if (sequence.rope_delta != 0 && fault_fires("mrope.delta-ignored")) sequence.rope_delta = 0;
   size_t gdn_layer = 0;
   for (int layer = 0; layer < model.config.n_layers(); ++layer) {
     if (model.config.layers[static_cast<size_t>(layer)] != LayerKind::gated_delta_net) continue;
@@ -121,6 +122,8 @@ void RankEngine::check_request(const Request& request) const {
     fail("request {}: {} prompt tokens and max_tokens {} need {} positions, the context has {}",
          request.name, request.prompt.size(), request.max_tokens, needed, context_limit_);
   }
+  check_prompt_images(request.prompt, request.images, model_.config,
+                      model_.weights.vision != nullptr, "request " + request.name);
   for (const auto* ids : {&request.prompt, &request.force_ids}) {
     for (const int32_t id : *ids) {
       if (id < 0 || id >= model_.config.vocab_size) {
@@ -224,8 +227,8 @@ void RankEngine::admit() {
 // Reserves every page that the request can need, and starts it from a cached prefix where there is
 // one.
 bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
-  slot->keys.assign(request.prompt.begin(), request.prompt.end());
   slot->sequence = make_sequence(model_.config, model_.weights.dims);
+  slot->place_prompt(model_.config);
   const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
   const Snapshot* snapshot =
       request.use_prefix_cache ? prefix_cache_.find(slot->keys, round_) : nullptr;
@@ -266,9 +269,9 @@ void RankEngine::prefill_chunk(Slot& slot) {
   const int64_t end = std::min(slot.prompt_tokens(), grid_end);
   Batch batch;
   batch.round = static_cast<int>(round_);
-  batch.add(
-      {&slot.sequence, Phase::prefill, begin, end - begin, 0, slot.prompt_tokens(), slot.taps},
-      slot.request->prompt.data() + begin);
+  batch.add({&slot.sequence, Phase::prefill, begin, end - begin, 0, slot.prompt_tokens(), slot.taps,
+             0, &slot.images.tap_rows()},
+            slot.request->prompt.data() + begin, slot.images.rows(model_, begin, end, slot.taps));
   forward(model_, batch, workspace_);
   slot.sequence.n_positions = end;
   slot.result->computed_tokens += end - begin;
@@ -290,6 +293,7 @@ void RankEngine::prefill_chunk(Slot& slot) {
                          hidden, round_);
   }
   advance_mtp_in_prefill(slot, begin, end);
+  if (slot.decoding) slot.images.release();
   slot.result->prefill_s += seconds_since(start);
 }
 
@@ -304,6 +308,8 @@ void RankEngine::advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end) 
     advance.tokens.push_back(in_prompt ? slot.request->prompt[static_cast<size_t>(i + 1)]
                                        : slot.next_token);
   }
+  // Slot i sees what stands at position i+1: of a pad its picture's row.
+  advance.embedding_rows = slot.images.rows(model_, slot.n_mtp_slots + 1, end + 1, slot.taps);
   if (slot.n_mtp_slots < begin) advance.hidden = std::move(slot.carried_hidden);
   const float* rows = workspace_.normed.data();
   advance.hidden.insert(advance.hidden.end(), rows, rows + (end - begin) * hidden);

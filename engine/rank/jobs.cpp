@@ -1,15 +1,19 @@
 #include "engine/rank/jobs.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/media/data_url.h"
+#include "engine/rank/prompt_images.h"
 
 namespace lockstep {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
@@ -150,29 +154,65 @@ void check_name(const std::string& name, const std::string& where) {
   if (!plain) fail("{}: name '{}' cannot be a file name", where, name);
 }
 
-// The prompt is given as exactly one of ids, prompt and chat.
-void parse_prompt(const Line& job, const ModelText& text, Request& request) {
+ImageList read_image_files(const Line& job, const ImageReader& reader, const fs::path& folder) {
+  ImageList images;
+  if (!job.has("images")) return images;
+  const std::vector<std::string> paths = job.strings("images");
+  if (paths.size() > kMaxImages) fail("{}: more than {} images", job.where(), kMaxImages);
+  for (const std::string& path : paths) {
+    try {
+      images.push_back(is_data_url(path) ? reader.read_data_url(path, "data URL")
+                                         : reader.read_file(folder / path));
+      reader.check_total(images, "all together");
+    } catch (const Error& error) {
+      fail("{}: images: {}", job.where(), error.what());
+    }
+  }
+  return images;
+}
+
+// A prompt with pictures but no place for them is a question about them.
+std::vector<int32_t> encode_prompt(const std::string& prompt, const PromptMaker& maker,
+                                   const ImageList& images) {
+  std::vector<int32_t> ids = maker.text.encode(prompt);
+  const bool has_pads = maker.config.image_token_id &&
+                        std::count(ids.begin(), ids.end(), *maker.config.image_token_id) > 0;
+  if (images.empty() || has_pads) return ids;
+  return maker.text.encode_chat(image_question_body(images.size(), prompt));
+}
+
+// The prompt is given as exactly one of ids, prompt and chat. In ids the pads of a picture are
+// there in full, as the model sees them; in words one stands for each picture.
+void parse_prompt(const Line& job, const PromptMaker& maker, const fs::path& folder,
+                  Request& request) {
   const int n_given = int{job.has("ids")} + int{job.has("prompt")} + int{job.has("chat")};
   if (n_given != 1) fail("{}: needs exactly one of ids, prompt and chat", job.where());
+  request.images = read_image_files(job, maker.images, folder);
   if (job.has("ids")) {
     request.prompt = job.ids("ids");
-  } else if (job.has("prompt")) {
+    return;
+  }
+  std::vector<int32_t> ids;
+  if (job.has("prompt")) {
     if (!job.at("prompt").is_string()) fail("{}: prompt must be a string", job.where());
-    request.prompt = text.encode(job.at("prompt").get<std::string>());
+    ids = encode_prompt(job.at("prompt").get<std::string>(), maker, request.images);
   } else {
     const Json& body = job.at("chat");
     if (!body.is_object()) fail("{}: chat must be an object", job.where());
     parse_common(Line(body, job.where() + ": chat"), request);
     try {
-      request.prompt = text.encode_chat(body.dump(-1, ' ', false, Json::error_handler_t::replace));
+      std::string words = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+      request.images = take_chat_images(words, request.images, maker.images);
+      ids = maker.text.encode_chat(words);
     } catch (const Error& error) {
       fail("{}: chat: {}", job.where(), error.what());
     }
   }
+  request.prompt = expand_image_pads(ids, request.images, maker.config, job.where());
 }
 
-Request parse_job(const Json& json, const std::string& where, const ModelText& text,
-                  const SamplingParams& defaults) {
+Request parse_job(const Json& json, const std::string& where, const PromptMaker& maker,
+                  const fs::path& folder, const SamplingParams& defaults) {
   if (!json.is_object()) fail("{}: is not a JSON object", where);
   const Line job(json, where);
   job.refuse_unknown({"name",
@@ -197,14 +237,15 @@ Request parse_job(const Json& json, const std::string& where, const ModelText& t
                       "logits",
                       "drafts",
                       "taps",
-                      "prefix_cache"});
+                      "prefix_cache",
+                      "images"});
   Request request;
   if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
   request.name = job.at("name").get<std::string>();
   check_name(request.name, where);
   request.sampling = defaults;
   request.max_tokens = kDefaultMaxTokens;
-  parse_prompt(job, text, request);
+  parse_prompt(job, maker, folder, request);
   parse_common(job, request);
   request.force_ids = job.ids("force_ids");
   request.stop_ids = job.ids("stop_ids");
@@ -212,7 +253,7 @@ Request parse_job(const Json& json, const std::string& where, const ModelText& t
   request.use_prefix_cache = job.flag_or("prefix_cache", true);
   request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
   if (job.has("taps")) request.taps = parse_taps(job);
-  request.stop_watcher = text.watch(request.stop_strings);
+  request.stop_watcher = maker.text.watch(request.stop_strings);
   return request;
 }
 
@@ -225,7 +266,7 @@ void apply(const JobOverrides& overrides, Request& request) {
 
 }  // namespace
 
-std::vector<Request> read_jobs(const std::filesystem::path& path, const ModelText& text,
+std::vector<Request> read_jobs(const fs::path& path, const PromptMaker& maker,
                                const SamplingParams& defaults, const JobOverrides& overrides) {
   std::istringstream lines(read_text_file(path, size_t{1} << 30));
   std::vector<Request> requests;
@@ -236,7 +277,7 @@ std::vector<Request> read_jobs(const std::filesystem::path& path, const ModelTex
     const std::string where = fmt::format("{}:{}", path.string(), number);
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_discarded()) fail("{}: is not valid JSON", where);
-    requests.push_back(parse_job(json, where, text, defaults));
+    requests.push_back(parse_job(json, where, maker, path.parent_path(), defaults));
     apply(overrides, requests.back());
     if (!names.insert(requests.back().name).second) {
       fail("{}: name '{}' is used twice", where, requests.back().name);
@@ -288,6 +329,7 @@ std::string result_line(const Request& request, const RequestResult& result,
     }
     json["mtp"]["draft_rounds"] = std::move(rounds);
   }
+  if (!request.images.empty()) json["rope_delta"] = result.rope_delta;
   json["cache"] = {{"hit_tokens", result.cache_hit_tokens},
                    {"computed_tokens", result.computed_tokens}};
   const auto n_decoded = result.ids.empty() ? 0 : result.ids.size() - 1;

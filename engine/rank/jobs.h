@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/rank/image_reader.h"
 #include "engine/rank/model_text.h"
 #include "engine/rank/request.h"
 
@@ -19,8 +20,16 @@ struct JobOverrides {
   bool ignore_eos = false;
 };
 
-// Throws Error that names file, line and field.
-std::vector<Request> read_jobs(const std::filesystem::path& path, const ModelText& text,
+// What turns the words and pictures of a job into a prompt.
+struct PromptMaker {
+  const ModelConfig& config;
+  const ModelText& text;
+  const ImageReader& images;
+};
+
+// Throws Error that names file, line and field. Pictures of "images" are files, relative to the
+// folder of the job file.
+std::vector<Request> read_jobs(const std::filesystem::path& path, const PromptMaker& maker,
                                const SamplingParams& defaults, const JobOverrides& overrides);
 
 // Sampling defaults of DIR/generation_config.json; greedy when it is absent or do_sample is false.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/rank/branches.h"
@@ -27,9 +28,25 @@ void record(const Span& span, const std::string& name, const float* x, int64_t w
                       last - first, width);
 }
 
+// What enters the first layer and what leaves each, at the places around the prompt's pictures.
+void record_at_images(const Span& span, const std::string& name, const float* x, int64_t width) {
+  if (span.taps == nullptr || span.image_tap_rows == nullptr || span.phase == Phase::decode) return;
+  const std::string tap = "image/" + name;
+  const bool recorded = name == "embed" || name.ends_with(".out");
+  if (!recorded || !span.taps->wants(tap)) return;
+  for (const int64_t position : *span.image_tap_rows) {
+    const int64_t index = position - span.first_position;
+    if (index < 0 || index >= span.n_tokens) continue;
+    span.taps->append(tap, x + (span.column + index) * width, 1, width);
+  }
+}
+
 void record_all(const Batch& batch, const std::string& name, const std::vector<float>& x,
                 int64_t width) {
-  for (const Span& span : batch.spans) record(span, name, x.data(), width);
+  for (const Span& span : batch.spans) {
+    record(span, name, x.data(), width);
+    record_at_images(span, name, x.data(), width);
+  }
 }
 
 bool any_taps(const Batch& batch) {
@@ -39,13 +56,27 @@ bool any_taps(const Batch& batch) {
 
 }  // namespace
 
-void Batch::add(Span span, const int32_t* tokens) {
+void Batch::add(Span span, const int32_t* tokens, const std::vector<const float*>& rows) {
   span.column = n_columns();
+  if (!rows.empty()) {
+    LOCKSTEP_CHECK(static_cast<int64_t>(rows.size()) == span.n_tokens);
+    embedding_rows.resize(static_cast<size_t>(span.column), nullptr);
+    embedding_rows.insert(embedding_rows.end(), rows.begin(), rows.end());
+  }
   for (int64_t i = 0; i < span.n_tokens; ++i) {
     ids.push_back(tokens[i]);
     positions.push_back(span.sequence->rope_position(span.first_position + i));
   }
   spans.push_back(span);
+}
+
+void embed_columns(const Model& model, const Batch& batch, float* out) {
+  const int64_t hidden = model.config.hidden_size;
+  embedding(model.weights.embedding, batch.ids.data(), batch.n_columns(), model.rounding, out);
+  for (size_t column = 0; column < batch.embedding_rows.size(); ++column) {
+    const float* row = batch.embedding_rows[column];
+    if (row != nullptr) std::copy_n(row, hidden, out + static_cast<int64_t>(column) * hidden);
+  }
 }
 
 void forward(const Model& model, const Batch& batch, Workspace& ws) {
@@ -58,7 +89,7 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
     if (taps) record_all(batch, fmt::format("layers.{}.{}", layer, branch), x, hidden);
   };
 
-  embedding(model.weights.embedding, batch.ids.data(), n, model.rounding, ws.hidden.data());
+  embed_columns(model, batch, ws.hidden.data());
   if (taps) record_all(batch, "embed", ws.hidden, hidden);
   LayerCursor cursor;
   for (int i = 0; i < model.config.n_layers(); ++i) {

@@ -38,6 +38,9 @@ struct Model {
 // [n_columns, hidden]. KV pages and GDN states of each span's sequence advance by its tokens.
 void forward(const Model& model, const Batch& batch, Workspace& workspace);
 
+// out [n_columns, hidden]: the embedding of every column, a picture's rows in place of its pads.
+void embed_columns(const Model& model, const Batch& batch, float* out);
+
 // logits [n_columns, vocab] float32 of the given rows of workspace.normed; gathered over ranks.
 void compute_logits(const Model& model, const float* normed, int64_t n_columns,
                     std::vector<float>& logits);

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/base/fault.h"
-#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear/linear.h"
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/ops/rmsnorm/rmsnorm.h"
@@ -21,7 +19,7 @@ void project_inputs(const Model& model, const MtpWeights& mtp, const Batch& batc
   grow(ws.embedded, n * hidden);
   grow(ws.joined, n * 2 * hidden);
   grow(ws.x, n * hidden);
-  embedding(model.weights.embedding, batch.ids.data(), n, model.rounding, ws.embedded.data());
+  embed_columns(model, batch, ws.embedded.data());
   const float eps = model.config.rms_norm_eps;
   rmsnorm({ws.embedded.data(), hidden, mtp.embedding_norm.data(), ws.joined.data(), 2 * hidden, n,
            hidden, eps, 1.0f, model.rounding},

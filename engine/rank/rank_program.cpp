@@ -129,10 +129,12 @@ int run_jobs(const RankFlags& flags) {
   const RankWeights weights = load_rank_weights(
       source.config, {source.checkpoint.get(), source.sharded}, run.n_ranks, flags.rank);
   const ModelText text(run.model_dir);
+  const ImageReader images(run.model_dir, source.config);
   const auto comm = join_peers(flags, may_spin);
   RankEngine engine(source.config, weights, engine_options(run, text), *comm, pool);
   const std::vector<Request> requests =
-      read_jobs(flags.jobs, text, load_generation_defaults(run.model_dir), overrides_of(run));
+      read_jobs(flags.jobs, {source.config, text, images}, load_generation_defaults(run.model_dir),
+                overrides_of(run));
   const std::vector<RequestResult> results = engine.run(requests);
   write_outputs(flags, engine, text, requests, results);
 #if defined(LOCKSTEP_FAULTS)

@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/media/patches.h"
 #include "engine/ops/sample/sample.h"
 #include "engine/rank/taps.h"
 
 namespace lockstep {
+
+using ImageList = std::vector<std::shared_ptr<const ImagePatches>>;
 
 // Watches the generated text of one request for stop strings. A function of the tokens alone.
 class StopWatcher {
@@ -24,6 +27,7 @@ class StopWatcher {
 struct Request {
   std::string name;
   std::vector<int32_t> prompt;
+  ImageList images;  // of the prompt's image pads, in order; expand_image_pads made room for them
   int64_t max_tokens = 0;
   SamplingParams sampling;
   bool ignore_eos = false;
@@ -66,6 +70,7 @@ struct RequestResult {
   std::vector<StepLogits> logits;
   SpeculationStats mtp;
   int64_t cache_hit_tokens = 0;
+  int32_t rope_delta = 0;  // how far rope positions of what follows the prompt lie from indices
   int64_t computed_tokens = 0;  // prompt tokens that were prefilled
   double prefill_s = 0.0;
   double decode_s = 0.0;

@@ -34,6 +34,7 @@ class Loader {
     if (config_.n_mtp_layers > 0 && source_.checkpoint->find("mtp.norm.weight") != nullptr) {
       weights_.mtp = std::make_unique<MtpWeights>(mtp());
     }
+    weights_.vision = load_vision_weights(config_, *source_.checkpoint);
   }
 
  private:

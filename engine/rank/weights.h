@@ -12,6 +12,7 @@
 #include "engine/model/config.h"
 #include "engine/model/shard_plan.h"
 #include "engine/model/weight_matrix.h"
+#include "engine/rank/vision_weights.h"
 
 namespace lockstep {
 
@@ -82,7 +83,8 @@ struct RankWeights {
   std::vector<float> final_norm;  // [hidden]
   MatrixPieces lm_head;           // [local vocab rows, hidden]
   std::vector<LayerWeights> layers;
-  std::unique_ptr<MtpWeights> mtp;  // null when the checkpoint has none
+  std::unique_ptr<MtpWeights> mtp;        // null when the checkpoint has none
+  std::unique_ptr<VisionWeights> vision;  // null when the checkpoint has none
   std::vector<std::shared_ptr<const void>> keep_alive;
 };
 

@@ -22,6 +22,9 @@ std::vector<std::string> requested_taps(const OraclePrompt& prompt, Precision pr
       names.insert(engine_tap(tap));
     }
   }
+  if (prompt.has_image) {
+    names.insert({"image/embed", "image/layers.*", "vision_embeds", "pixel_values"});
+  }
   return {names.begin(), names.end()};
 }
 
@@ -30,6 +33,15 @@ PromptReport judge_prompt(const OraclePrompt& prompt, const EngineResult& result
   PromptReport report;
   report.name = prompt.name;
   judge_taps(prompt, result.dump, precision, report);
+  if (prompt.rope_delta != result.rope_delta) {
+    const auto shown = [](const std::optional<int64_t>& delta) {
+      return delta ? std::to_string(*delta) : "none";
+    };
+    report.verdict = merge(report.verdict, Verdict::fail);
+    report.reasons.push_back(fmt::format("rope_delta {} instead of {}", shown(result.rope_delta),
+                                         shown(prompt.rope_delta)));
+    if (report.first_bad.empty()) report.first_bad = "rope_delta";
+  }
   report.greedy = geometry == nullptr ? judge_free_run(prompt, result)
                                       : judge_forced_run(prompt, result, *geometry);
   report.verdict = merge(report.verdict, report.greedy.verdict);
@@ -78,10 +90,11 @@ Precision parse_precision(const std::string& text) {
 std::vector<EngineJob> oracle_jobs(const Oracle& oracle, Precision precision) {
   std::vector<EngineJob> jobs;
   for (const OraclePrompt& prompt : oracle.prompts) {
-    if (prompt.has_image) continue;
+    if (!prompt.in_scope) continue;
     EngineJob job;
     job.name = prompt.name;
     job.ids = prompt.ids;
+    job.images = prompt.images;
     job.max_tokens = static_cast<int>(prompt.greedy.size());
     if (precision == Precision::bf16) job.force_ids = prompt.greedy;
     job.taps = requested_taps(prompt, precision);
@@ -98,7 +111,7 @@ CompareReport judge_run(const Oracle& oracle, const std::vector<EngineResult>& r
   CompareReport report;
   size_t next = 0;
   for (const OraclePrompt& prompt : oracle.prompts) {
-    if (prompt.has_image) {
+    if (!prompt.in_scope) {
       report.prompts.push_back(skipped_prompt(prompt));
       continue;
     }
@@ -111,8 +124,9 @@ CompareReport judge_run(const Oracle& oracle, const std::vector<EngineResult>& r
   return report;
 }
 
-CompareReport compare_with_oracle(const Oracle& oracle, const EngineOptions& options) {
+CompareReport compare_with_oracle(Oracle oracle, const EngineOptions& options) {
   const Precision precision = parse_precision(options.precision);
+  leave_images_out(oracle, options.model);
   const std::vector<EngineJob> jobs = oracle_jobs(oracle, precision);
   // Without a job there is nothing to start; judge_run says so.
   const std::vector<EngineResult> results =

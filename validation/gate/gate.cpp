@@ -140,10 +140,11 @@ GateReport QuickGate::run(const GateProgress& progress) {
   }
   if (report_.steps.empty()) report_.verdict = merge(report_.verdict, Verdict::mistrusted);
   report_.run_digests = runs_.digests();
-  report_.not_checked = {
-      "image prompts: out of scope until the vision tower is here",
-      "CUDA backend: this gate runs on the CPU",
-  };
+  report_.not_checked = {"CUDA backend: this gate runs on the CPU"};
+  const std::vector<OraclePrompt>& prompts = runs_.oracle().prompts;
+  if (std::any_of(prompts.begin(), prompts.end(), [](const auto& p) { return !p.in_scope; })) {
+    report_.not_checked.emplace_back(kImageOutOfScope);
+  }
   return std::move(report_);
 }
 
@@ -268,7 +269,7 @@ void QuickGate::planted_fault(GateStep& step) {
 
 void QuickGate::empty_run(GateStep& step) {
   Oracle nothing = runs_.oracle();
-  std::erase_if(nothing.prompts, [](const OraclePrompt& prompt) { return !prompt.has_image; });
+  for (OraclePrompt& prompt : nothing.prompts) prompt.in_scope = false;
   const Verdict verdict = judge_run(nothing, {}, Precision::fp32, options_.model).verdict;
   step.verdict = verdict == Verdict::mistrusted ? Verdict::pass : Verdict::fail;
   step.detail = fmt::format("the comparison said {}", verdict_name(verdict));

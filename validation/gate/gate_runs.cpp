@@ -41,7 +41,10 @@ void run_tool(const std::vector<std::string>& argv) {
 }
 
 const Oracle& GateRuns::oracle() {
-  if (!oracle_) oracle_ = read_oracle(options_.oracle);
+  if (!oracle_) {
+    oracle_ = read_oracle(options_.oracle);
+    leave_images_out(*oracle_, options_.model);
+  }
   return *oracle_;
 }
 

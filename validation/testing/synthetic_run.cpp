@@ -94,11 +94,14 @@ Json prompt_json(const OraclePrompt& prompt) {
     noise[tap] = {{"cos", value.cos}, {"rel", value.rel_l2}};
   }
   Json image;
-  if (prompt.has_image) image = {{"w", 64}};
-  return {{"name", prompt.name},     {"image", image},
-          {"images", nullptr},       {"ids", prompt.ids},
-          {"greedy", prompt.greedy}, {"margin", prompt.margin},
-          {"second", prompt.second}, {"logprob", prompt.logprob},
+  Json grids;
+  if (prompt.has_image) {
+    image = {{"w", 64}, {"h", 64}};
+    grids = {{1, 4, 4}};
+  }
+  return {{"name", prompt.name},     {"image", image},          {"images", nullptr},
+          {"ids", prompt.ids},       {"grids", grids},          {"greedy", prompt.greedy},
+          {"margin", prompt.margin}, {"second", prompt.second}, {"logprob", prompt.logprob},
           {"bf16_noise", noise}};
 }
 
@@ -191,6 +194,7 @@ SyntheticRun make_synthetic_run(Precision precision) {
   OraclePrompt picture = run.oracle.prompts[1];
   picture.name = "picture";
   picture.has_image = true;
+  picture.in_scope = false;
   picture.taps.clear();
   run.oracle.prompts.push_back(picture);
   if (precision == Precision::bf16) {

@@ -134,4 +134,56 @@ constexpr double gdn_pair_roundings(int64_t dk) {
   return lane_dot_roundings(dk) + 2 * gdn_normalise_roundings(dk) + kExpRoundings + 2;
 }
 
+// ---- vision tower ------------------------------------------------------------------------------
+
+// Error of a mean in 16 lanes: additions of the lane, the tree, the division.
+constexpr double layernorm_mean_error(int64_t width, double mean_magnitude) {
+  return (static_cast<double>(width) / 16 + 5) * kFloatUnit * mean_magnitude;
+}
+
+// All three in units of the standard deviation: the error of the mean, and |x - mean|. A shifted
+// mean raises the variance by its square. Roundings: the difference (twice, the first halved by the
+// root), the sum of squares, the root, the reciprocal and the product; then the fused sum with the
+// bias.
+constexpr double layernorm_error(int64_t width, double mean_error, double centred, double weight,
+                                 double value) {
+  const double size = weight < 0 ? -weight : weight;
+  const double relative =
+      accumulated(mean_square_root_roundings(width) + 5) + mean_error * mean_error / 2;
+  return kSecondOrder *
+         (size * (mean_error + centred * relative) + kFloatUnit * (value < 0 ? -value : value));
+}
+
+// The tail's polynomial: fitted to 3.2e-8, half a unit; Horner steps with a condition of 3.5, of
+// which the last few count; t and its product; the exponential and its correction: at most 24 units
+// in all. Then the difference from 1 and the product with x.
+constexpr double gelu_exact_error(double x, double tail, double value) {
+  const double size = x < 0 ? -x : x;
+  return kSecondOrder * kFloatUnit * (24 * size * tail + 2 * (value < 0 ? -value : value)) +
+         kFloatTiny * (size + 1);
+}
+
+// exponent = -2u, share = exp(-2u) / (1 + exp(-2u)). Six roundings of the exponent, magnified by
+// it.
+constexpr double gelu_tanh_error(double exponent, double share, double value) {
+  const double size = exponent < 0 ? -exponent : exponent;
+  return kSecondOrder * kFloatUnit * (value < 0 ? -value : value) *
+             (share * (6 * size + kExpRoundings) + 2) +
+         kSiluFlushed;
+}
+
+// Numerator and denominator both carry the scores' errors (the common maximum cancels), the rounded
+// difference from it and the exponential; the numerator a chain over all keys, the denominator
+// lanes.
+constexpr double vision_attention_error(int64_t n_keys, double score_error, double score_range,
+                                        double magnitude, double value) {
+  const auto n = static_cast<double>(n_keys);
+  const double weight = score_error + (score_range + kExpRoundings) * kFloatUnit;
+  return kSecondOrder *
+         (magnitude * (weight + n * kFloatUnit) + value * (weight + (n / 16 + 6) * kFloatUnit));
+}
+
+// One product, three fused sums: for condition = sum |w r|.
+inline constexpr double kWeightedEmbeddingCondition = accumulated(4.0);
+
 }  // namespace lockstep::tolerance

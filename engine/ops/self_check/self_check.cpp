@@ -29,6 +29,7 @@ void run_ops_self_check(ThreadPool& pool) {
   check_rowwise_ops(pool);
   check_cache_ops(pool);
   check_recurrent_ops(pool);
+  check_vision_ops(pool);
 }
 
 }  // namespace lockstep
