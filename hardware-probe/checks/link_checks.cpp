@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "hardware-probe/checks/context.h"
-#include "hardware-probe/checks/pcie_rate.h"
+#include "hardware-probe/observe/pcie_rate.h"
 
 namespace lockstep::probe {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hardware-probe/checks/clock_reasons.h"
 #include "hardware-probe/checks/context.h"
+#include "hardware-probe/observe/clock_reasons.h"
 
 namespace lockstep::probe {
 namespace {
