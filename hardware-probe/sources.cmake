@@ -19,7 +19,15 @@ set(LOCKSTEP_PROBE_SOURCES
   kernels/golden.cpp
   observe/observations.cpp
   observe/pcie_rate.cpp
+  real/cuda.cpp
+  real/dynamic_library.cpp
+  real/embedded_kernels.cpp
+  real/load.cpp
+  real/nvml.cpp
   real/real_backend.cpp
+  real/real_memory.cpp
+  real/real_peers.cpp
+  real/system_facts.cpp
   report/compare.cpp
   report/html_plots.cpp
   report/judgement.cpp

@@ -89,12 +89,21 @@ for package in "$work"/archives/*.deb; do
   dpkg -x "$package" "$target.part" || fail "cannot unpack $(basename "$package")"
   rm "$package"
 done
-if [ "$name" = glibc231 ]; then
-  # Linker scripts name absolute paths; the sysroot makes them relative to the folder, but absolute
-  # symbolic links would leave it.
-  find "$target.part" -type l -lname '/*' | while read -r link; do
-    ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$target.part$(readlink "$link")")" "$link"
-  done
+# Absolute symbolic links would leave the folder.
+find "$target.part" -type l -lname '/*' | while read -r link; do
+  ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$target.part$(readlink "$link")")" "$link"
+done
+if [ "$name" = cuda ]; then
+  # nvcc finds its parts through this file, and Debian's names the system's own folders.
+  toolkit=$target.part/usr/lib/nvidia-cuda-toolkit
+  rm -f "$toolkit/bin/nvcc.profile"
+  cat >"$toolkit/bin/nvcc.profile" <<'PROFILE'
+NVVMIR_LIBRARY_DIR = $(_HERE_)/../libdevice
+PATH += $(_HERE_):$(_HERE_)/../../../bin:
+LD_LIBRARY_PATH += $(_HERE_)/../../x86_64-linux-gnu:
+INCLUDES += -I$(_HERE_)/../../../include $(_SPACE_)
+LIBRARIES += $(_SPACE_) -L$(_HERE_)/../../x86_64-linux-gnu/stubs -L$(_HERE_)/../../x86_64-linux-gnu
+PROFILE
 fi
 echo "$stamp" >"$target.part/.complete"
 rm -rf "$target" "$work"

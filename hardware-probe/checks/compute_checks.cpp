@@ -40,8 +40,15 @@ void judge_slow_sms(const std::vector<SmReading>& readings, Report& report) {
   }
 }
 
-void judge_rate(const char* what, const Maybe<double>& seen, double expected, Report& report) {
-  if (!seen.has_value() || expected <= 0) return;
+void judge_rate(const char* what, const Maybe<double>& seen, const Maybe<double>& mhz,
+                double per_mhz, Report& report) {
+  if (!seen.has_value() || per_mhz <= 0) return;
+  if (!mhz.has_value()) {
+    report.add(Status::inconclusive, say("{}: the clock during the measurement is unknown",
+                                         "{}：测量时的频率未知", what));
+    return;
+  }
+  const double expected = per_mhz * *mhz;
   const double share = *seen / expected;
   const Status status = share < kRateFail.value   ? Status::fail
                         : share < kRatePass.value ? Status::warn
@@ -89,16 +96,15 @@ void check_rates(const Context& context, int gpu, Report& report) {
                    "FP32 {:.1f} TFLOP/s；数据库里没有这张卡的预期", seen.fp32_tflops.value_or(0)));
     return;
   }
-  if (!seen.sm_mhz.has_value() || !identity.sm_count.has_value()) {
-    report.add(Status::inconclusive,
-               say("the clock during the measurement is unknown", "测量时的频率未知"));
+  if (!identity.sm_count.has_value()) {
+    report.add(Status::inconclusive, say("the number of SMs is unknown", "SM 数未知"));
     return;
   }
-  const double per_fma = 2e-6 * *identity.sm_count * *seen.sm_mhz;
-  judge_rate("FP32", seen.fp32_tflops, per_fma * card->fp32_fma_per_sm, report);
-  judge_rate("FP64", seen.fp64_tflops, per_fma * card->fp64_fma_per_sm, report);
-  judge_rate("FP16 matrix", seen.hmma_tflops, per_fma * card->hmma_fma_per_sm * card->hmma_reach,
-             report);
+  const double sms = 2e-6 * *identity.sm_count;
+  judge_rate("FP32", seen.fp32_tflops, seen.fp32_mhz, sms * card->fp32_fma_per_sm, report);
+  judge_rate("FP64", seen.fp64_tflops, seen.fp64_mhz, sms * card->fp64_fma_per_sm, report);
+  judge_rate("FP16 matrix", seen.hmma_tflops, seen.hmma_mhz,
+             sms * card->hmma_fma_per_sm * card->hmma_reach, report);
   if (report.empty()) report.add(Status::skip, say("no rate was measured", "没有测到算力"));
 }
 

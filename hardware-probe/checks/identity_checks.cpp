@@ -8,7 +8,7 @@ namespace lockstep::probe {
 namespace {
 
 // Compares what a card says of itself with its row. A field that the database marks as unverified
-// can only inform: the database may be wrong there.
+// can only give a note: the database may be wrong there.
 class Comparison {
  public:
   Comparison(const Card& card, Report& report) : card_(card), report_(report) {}
@@ -41,7 +41,7 @@ class Comparison {
     const bool unverified = std::find(card_.unverified.begin(), card_.unverified.end(), field) !=
                             card_.unverified.end();
     if (unverified) {
-      report_.add(Status::info, say("{} is {}; the database has {}, not verified",
+      report_.add(Status::warn, say("{} is {}; the database has {}, not verified",
                                     "{} 为 {}；数据库记为 {}，未经核实", field, seen, expected));
       return;
     }

@@ -306,11 +306,14 @@ SmProof prove_sms(Backend& backend, int gpu, const Budget& budget, uint64_t seed
 }
 
 ComputeRates measure_rates(Backend& backend, int gpu) {
+  const auto measure = [&](Rate rate, Maybe<double>& tflops, Maybe<double>& mhz) {
+    tflops = backend.tflops(gpu, rate);
+    if (const double clock = backend.rate_sm_mhz(gpu); clock > 0) mhz = clock;
+  };
   ComputeRates out;
-  out.fp32_tflops = backend.tflops(gpu, Rate::fp32);
-  if (const double mhz = backend.rate_sm_mhz(gpu); mhz > 0) out.sm_mhz = mhz;
-  out.fp64_tflops = backend.tflops(gpu, Rate::fp64);
-  if (backend.has_matrix_units(gpu)) out.hmma_tflops = backend.tflops(gpu, Rate::matrix);
+  measure(Rate::fp32, out.fp32_tflops, out.fp32_mhz);
+  measure(Rate::fp64, out.fp64_tflops, out.fp64_mhz);
+  if (backend.has_matrix_units(gpu)) measure(Rate::matrix, out.hmma_tflops, out.hmma_mhz);
   return out;
 }
 

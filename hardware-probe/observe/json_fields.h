@@ -62,7 +62,7 @@ LOCKSTEP_FIELDS(MemoryTest, tested_bytes, total_bytes, patterns, error_words, er
                 ecc_corrected_delta, ecc_uncorrected_delta, start_temperature_c, idle_s)
 LOCKSTEP_FIELDS(SmReading, sm, runs, hash, wrong_runs, ms)
 LOCKSTEP_FIELDS(SmProof, golden, matrix_units, cold, hot, pulse)
-LOCKSTEP_FIELDS(ComputeRates, fp32_tflops, fp64_tflops, hmma_tflops, int8_tops, sm_mhz)
+LOCKSTEP_FIELDS(ComputeRates, fp32_tflops, fp64_tflops, hmma_tflops, fp32_mhz, fp64_mhz, hmma_mhz)
 LOCKSTEP_FIELDS(NvlinkState, link, active, remote, mbps, crc_before, crc_after, replay_before,
                 replay_after, recovery_before, recovery_after)
 LOCKSTEP_FIELDS(NvlinkReport, links, load_s)

@@ -149,8 +149,9 @@ struct SmProof {
 };
 
 struct ComputeRates {
-  Maybe<double> fp32_tflops, fp64_tflops, hmma_tflops, int8_tops;
-  Maybe<double> sm_mhz;
+  Maybe<double> fp32_tflops, fp64_tflops, hmma_tflops;
+  // The clock during each: matrix work may run slower under the power limit.
+  Maybe<double> fp32_mhz, fp64_mhz, hmma_mhz;
 };
 
 struct NvlinkState {

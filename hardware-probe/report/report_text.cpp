@@ -50,10 +50,10 @@ std::string report_to_text(const ReportInput& input, bool colour) {
   std::string out = heading(input) + "\n";
   for (const Finding& finding : input.judgement.findings) {
     const std::string status = fmt::format("{:<12}", status_name(finding.status));
-    out += fmt::format("{:<7} {:<20} {:<10} {} {}\n", finding.check, finding.name, finding.target,
+    out += fmt::format("{:<7} {:<22} {:<10} {} {}\n", finding.check, finding.name, finding.target,
                        paint(status, colour_of(finding.status), colour), finding.reason.en);
     const bool shown = finding.status != Status::pass && !finding.remedy.en.empty();
-    if (shown) out += fmt::format("{:<52}-> {}\n", "", finding.remedy.en);
+    if (shown) out += fmt::format("{:<54}-> {}\n", "", finding.remedy.en);
   }
   out += "\nWhat decides the speed of language models on this machine:\n";
   for (const Text& line : input.judgement.ranking) out += "  " + line.en + "\n";

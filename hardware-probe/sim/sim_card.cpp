@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/math.h"
 #include "hardware-probe/kernels/workload.h"
 #include "hardware-probe/observe/clock_reasons.h"
 
@@ -59,7 +60,7 @@ void SimCard::advance(double seconds, bool neighbour_loaded) {
       loaded() ? std::max(1.0, (chip.cooling.target_c + extra - kAmbient_c) / (target - kAmbient_c))
                : 1.0;
   temperature_c_ +=
-      (target - temperature_c_) * (1.0 - std::exp(-seconds * drive / chip.cooling.time_constant_s));
+      (target - temperature_c_) * (1.0 - exp_f64(-seconds * drive / chip.cooling.time_constant_s));
   if (too_hot()) heat_s += seconds;
   if (chip.power_brake && loaded()) power_s += seconds;
 }
@@ -101,7 +102,7 @@ double SimCard::copy_gbps() const {
 }
 
 std::vector<SmRun> SimCard::run_sms(uint64_t golden, double now_s) {
-  const bool hot = temperature_c_ >= 50 && now_s - load_ended_s < 5;
+  const bool hot = temperature_c_ >= chip.cooling.idle_c + 3 && now_s - load_ended_s < 5;
   const bool burst = now_s - load_ended_s < 0.2 && temperature_c_ < heat_limit_c();
   std::vector<SmRun> out;
   for (int sm = 0; sm < chip.card.sm - chip.hidden_sms; ++sm) {
