@@ -73,10 +73,11 @@ pid_t start_child(const std::string& specification, const Pipe& pipe) {
 }
 
 // Everything that the child wrote until it ended, or until the deadline; true when in time.
-bool read_until(int reader, double deadline_s, std::string& text) {
+bool read_until(int reader, double deadline_s, const std::function<bool()>& interrupted,
+                std::string& text) {
   const auto end = Clock::now() + std::chrono::duration<double>(deadline_s);
   char buffer[65536];
-  while (text.size() < kMostOutput) {
+  while (text.size() < kMostOutput && !interrupted()) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) return false;
@@ -113,16 +114,21 @@ std::string last_line(const std::string& text) {
 
 class ChildExecutor final : public StepExecutor {
  public:
+  explicit ChildExecutor(std::function<bool()> interrupted)
+      : interrupted_(std::move(interrupted)) {}
+
   StepOutcome execute(const StepSpec& spec) override {
     const auto start = Clock::now();
     Pipe pipe;
     const pid_t child = start_child(Json(spec).dump(), pipe);
     pipe.close_writer();
     std::string text;
-    const bool in_time = read_until(pipe.reader(), spec.deadline_s, text);
+    const bool in_time = read_until(pipe.reader(), spec.deadline_s, interrupted_, text);
     const int status = reap(child, !in_time);
     StepOutcome out = read_result(text);
-    if (!in_time) {
+    if (interrupted_()) {
+      out.outcome = "interrupted";
+    } else if (!in_time) {
       out.outcome = "deadline";
       out.detail = fmt::format("no end within {:.0f} s", spec.deadline_s);
     } else if (out.outcome.empty() || out.outcome == "running") {
@@ -150,12 +156,14 @@ class ChildExecutor final : public StepExecutor {
     }
     return out;
   }
+
+  std::function<bool()> interrupted_;
 };
 
 }  // namespace
 
-std::unique_ptr<StepExecutor> child_executor() {
-  return std::make_unique<ChildExecutor>();
+std::unique_ptr<StepExecutor> child_executor(std::function<bool()> interrupted) {
+  return std::make_unique<ChildExecutor>(std::move(interrupted));
 }
 
 int run_child_step(const std::string& specification) {

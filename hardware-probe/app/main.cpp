@@ -91,7 +91,7 @@ Observations run_probe(const Options& options) {
   ::signal(SIGTERM, on_signal);
   collecting.backend_name = "real";
   const std::string started = utc_now();
-  const auto executor = child_executor();
+  const auto executor = child_executor(collecting.interrupted);
   Observations seen = collect(*executor, collecting);
   if (stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");
   seen.started = started;

@@ -1,6 +1,7 @@
 // The real machine behind the same interface, or the reason why this build has none.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -8,8 +9,9 @@
 
 namespace lockstep::probe {
 
-// Runs every step in a child process of this program with a deadline.
-std::unique_ptr<StepExecutor> child_executor();
+// Runs every step in a child process of this program with a deadline; an interruption ends the
+// child.
+std::unique_ptr<StepExecutor> child_executor(std::function<bool()> interrupted);
 
 // What a child runs: one step on the real machine; partial results and the result go to stdout.
 int run_child_step(const std::string& specification);

@@ -98,9 +98,8 @@ void judge_soak(const Context& context, int gpu, const Soak& soak, Status worst,
   if (throttled > 0) {
     report.add(throttled > kThrottleShareFail.value ? worst : Status::warn, kThrottleShareFail,
                throttled,
-               say("{} is slowed by heat in {:.0f} % of the readings, clock {:.0f} MHz",
-                   "{} 有 {:.0f} % 的读数处于过热降频，频率 {:.0f} MHz", context.label(gpu),
-                   100 * throttled, clock_of(soak)),
+               say("slowed by heat in {:.0f} % of the readings, clock {:.0f} MHz",
+                   "{:.0f} % 的读数处于过热降频，频率 {:.0f} MHz", 100 * throttled, clock_of(soak)),
                remedy);
   }
   judge_temperature("GPU", "核心", heat_of(soak), limit_of(context, gpu), worst, report);

@@ -10,7 +10,7 @@
 namespace lockstep::probe {
 namespace {
 
-constexpr int kWidth = 420, kHeight = 170, kLeft = 42, kRight = 10, kTop = 12, kBottom = 24;
+constexpr int kWidth = 420, kHeight = 170, kLeft = 42, kRight = 22, kTop = 12, kBottom = 24;
 constexpr size_t kMostPoints = 240;
 constexpr const char* kColours[] = {"#23639c", "#c0261f", "#1d7f4e", "#a86400",
                                     "#7545a8", "#0d8a8a", "#8a4b0d", "#555555"};

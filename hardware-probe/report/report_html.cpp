@@ -23,7 +23,7 @@ td,th{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:
 .t-pass{background:var(--pass)}.t-warn{background:var(--warn)}.t-fail{background:var(--fail)}.t-info{background:var(--info)}.t-skip,.t-inconclusive{background:var(--skip)}
 .mute{color:var(--mute);font-size:13px}.remedy{color:var(--mute)}.remedy::before{content:"→ "}ol,ul{margin:0;padding-left:20px}
 svg{display:block;width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--mute)}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
-figure{margin:0}figcaption{font-size:13px;color:var(--mute);margin:0 0 4px}.matrix td,.matrix th{padding:8px 12px;border:1px solid var(--line)}.good{background:#e3f4ea}.bad{background:#fbe4e2}.doubt{background:#fdf1dc}
+figure{margin:0}figcaption{font-size:13px;color:var(--mute);margin:0 0 4px}.matrix td,.matrix th,.matrix tr:last-child td{padding:8px 12px;border:1px solid var(--line)}.good{background:#e3f4ea}.bad{background:#fbe4e2}.doubt{background:#fdf1dc}
 .mono{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}
 )css";
 

@@ -184,7 +184,7 @@ const std::vector<Fault>& catalogue() {
        [](Machine& m) { sick(m).cooling.target_c = 150, sick(m).cooling.time_constant_s = 5; }},
       {"throttle-second", "C18", Mode::standard,
        "slowed by heat only while the other card is loaded too", needs_pair,
-       [](Machine& m) { sick(m).cooling.target_c = 55, sick(m).cooling.from_neighbour_c = 60; }},
+       [](Machine& m) { sick(m).cooling.target_c = 55, sick(m).cooling.from_neighbour_c = 41; }},
       {"power-brake", "C18", Mode::quick, "the supply pulls the power brake under load", nothing,
        [](Machine& m) { sick(m).power_brake = true; }},
       {"hot-memory", "C17", Mode::standard, "memory too hot while the chip is cool",

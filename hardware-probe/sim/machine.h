@@ -25,7 +25,7 @@ struct Cooling {
   double target_c = 62;  // plateau under full power
   double time_constant_s = 40;
   double from_neighbour_c = 0;  // added while another card is loaded
-  double memory_offset_c = 7;
+  double memory_offset_c = 2;
   double idle_c = 36;
 };
 

@@ -52,15 +52,11 @@ double SimCard::sm_mhz() const {
 void SimCard::advance(double seconds, bool neighbour_loaded) {
   neighbour_ = neighbour_loaded;
   const double extra = neighbour_loaded ? chip.cooling.from_neighbour_c : 0;
-  double target = chip.cooling.idle_c;
-  if (loaded())
-    target = std::min(chip.cooling.target_c + extra, static_cast<double>(heat_limit_c()));
-  // Far targets heat faster; the limiter then holds the limit.
-  const double drive =
-      loaded() ? std::max(1.0, (chip.cooling.target_c + extra - kAmbient_c) / (target - kAmbient_c))
-               : 1.0;
+  const double target = loaded() ? chip.cooling.target_c + extra : chip.cooling.idle_c;
   temperature_c_ +=
-      (target - temperature_c_) * (1.0 - exp_f64(-seconds * drive / chip.cooling.time_constant_s));
+      (target - temperature_c_) * (1.0 - exp_f64(-seconds / chip.cooling.time_constant_s));
+  // From here on the limiter holds the temperature by taking clock away.
+  temperature_c_ = std::min(temperature_c_, static_cast<double>(heat_limit_c()));
   if (too_hot()) heat_s += seconds;
   if (chip.power_brake && loaded()) power_s += seconds;
 }
