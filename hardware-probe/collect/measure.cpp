@@ -136,8 +136,9 @@ std::vector<SmReading> read_sms(Backend& backend, int gpu, int rounds, uint64_t 
 bool is_steady(const Soak& soak) {
   constexpr double kWindow_s = 30;
   std::vector<const Sample*> window;
-  for (const Sample& sample : soak.series) {
-    if (sample.t_s >= soak.series.back().t_s - kWindow_s) window.push_back(&sample);
+  for (auto sample = soak.series.rbegin(); sample != soak.series.rend(); ++sample) {
+    if (sample->t_s < soak.series.back().t_s - kWindow_s) break;
+    window.push_back(&*sample);
   }
   if (window.size() < 8) return false;
   const double drift = std::abs(window.back()->temperature_c.value_or(0) -

@@ -55,7 +55,9 @@ std::string report_to_text(const ReportInput& input, bool colour) {
     const bool shown = finding.status != Status::pass && !finding.remedy.en.empty();
     if (shown) out += fmt::format("{:<54}-> {}\n", "", finding.remedy.en);
   }
-  out += "\nWhat decides the speed of language models on this machine:\n";
+  if (!input.judgement.ranking.empty()) {
+    out += "\nWhat decides the speed of language models on this machine:\n";
+  }
   for (const Text& line : input.judgement.ranking) out += "  " + line.en + "\n";
   const Coverage& coverage = input.judgement.coverage;
   out += fmt::format(
