@@ -112,6 +112,25 @@ std::string last_line(const std::string& text) {
                                                     : text.substr(start + 1, end - start - 1);
 }
 
+// The cards of this step that the driver has lost.
+std::vector<int> lost_cards(Backend& backend, const StepSpec& spec) {
+  std::vector<int> involved, lost;
+  for (int gpu = 0; gpu < spec.n_gpus; ++gpu) {
+    const bool all = spec.gpu < 0;
+    if (all || gpu == spec.gpu || gpu == spec.peer) involved.push_back(gpu);
+  }
+  for (const int gpu : involved) {
+    try {
+      backend.sample(gpu);
+    } catch (const DeviceLost&) {
+      lost.push_back(gpu);
+    } catch (const Error&) {
+      // No answer is no proof of a loss.
+    }
+  }
+  return lost;
+}
+
 class ChildExecutor final : public StepExecutor {
  public:
   explicit ChildExecutor(std::function<bool()> interrupted)
@@ -187,13 +206,18 @@ int run_child_step(const std::string& specification) {
       write_line(message_of(seen, "running", ""));
     });
     finish("done", "");
-  } catch (const DeviceLost& error) {
-    partial.events.push_back({backend->now_s(), spec.gpu, "lost", 0});
-    finish("lost", error.what());
   } catch (const DeadlinePassed& error) {
     finish("deadline", error.what());
+  } catch (const DeviceLost& error) {
+    // Its own call found the loss; a step on several cards asks which one it was.
+    std::vector<int> lost = lost_cards(*backend, spec);
+    if (lost.empty() && spec.gpu >= 0 && spec.peer < 0) lost.push_back(spec.gpu);
+    for (const int gpu : lost) partial.events.push_back({backend->now_s(), gpu, "lost", 0});
+    finish("lost", error.what());
   } catch (const Error& error) {
-    finish("failed", error.what());
+    const std::vector<int> lost = lost_cards(*backend, spec);
+    for (const int gpu : lost) partial.events.push_back({backend->now_s(), gpu, "lost", 0});
+    finish(lost.empty() ? "failed" : "lost", error.what());
   }
   return 0;
 }

@@ -15,7 +15,7 @@ void check_events(const Context& context, int gpu, Report& report) {
   for (const Event& event : context.seen.events) {
     if (event.gpu != gpu) continue;
     if (event.kind == "lost") {
-      report.add(Status::fail, say("the card fell off the bus during the run", "运行中掉卡"),
+      report.add(Status::fail, say("the card stopped answering during the run", "运行中掉卡"),
                  say("power, slot, heat; then the card is bad: do not buy",
                      "查供电、插槽、温度；都正常就是卡坏：不要买"));
       continue;

@@ -8,12 +8,9 @@
 namespace lockstep::probe {
 namespace {
 
-// Errors after which the context answers nothing any more (cuda.h): ECC, launch failures, lost
-// devices.
-bool poisons(int status) {
-  return status == 46 || status == 214 ||
-         (status >= 700 && status < 720 && status != 704 && status != 705) || status == 999;
-}
+// CUDA_ERROR_ECC_UNCORRECTABLE. Other errors may be the program's own: whether the card still
+// answers is NVML's to say.
+constexpr int kUncorrectable = 214;
 
 }  // namespace
 
@@ -33,7 +30,7 @@ void Cuda::check(const char* function, int status) {
   library_.call("cuGetErrorName", status, &name);
   const std::string what =
       fmt::format("{}: {} ({})", function, name == nullptr ? "?" : name, status);
-  if (poisons(status)) throw DeviceLost(what);
+  if (status == kUncorrectable) throw DeviceLost(what);
   fail("{}", what);
 }
 

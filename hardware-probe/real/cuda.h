@@ -28,7 +28,7 @@ class Cuda {
   std::string name(int gpu);
   int64_t total_bytes(int gpu);
 
-  // Throws DeviceLost for errors that poison the context, Error for the rest.
+  // Throws DeviceLost for an uncorrectable memory error, Error for the rest.
   template <typename... Args>
   void call(const char* function, Args... arguments) {
     check(function, library_.call(function, arguments...));

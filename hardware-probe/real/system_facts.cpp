@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "engine/base/error.h"
@@ -54,6 +57,8 @@ std::string virtualization() {
   const std::string groups = first_line("/proc/1/cgroup");
   const bool container = fs::exists("/.dockerenv") || fs::exists("/run/.containerenv") ||
                          ::getenv("KUBERNETES_SERVICE_HOST") != nullptr ||
+                         ::getenv("NVIDIA_VISIBLE_DEVICES") != nullptr ||
+                         first_line("/proc/self/mounts").compare(0, 10, "overlay / ") == 0 ||
                          groups.find("docker") != std::string::npos ||
                          groups.find("kubepods") != std::string::npos;
   if (container) out += out.empty() ? "container" : ", container";

@@ -41,8 +41,9 @@ TEST(CardDatabase, EveryRowHasSourcesAndBars) {
   for (const Card& card : card_database().cards()) {
     EXPECT_FALSE(card.sources.empty()) << card.name;
     EXPECT_LT(card.bars.read_fail, card.bars.read_pass) << card.name;
-    if (card.measured_read_gbps > 0)
+    if (card.measured_read_gbps > 0) {
       EXPECT_GE(card.measured_read_gbps / card.theory_gbps(), card.bars.read_pass) << card.name;
+    }
   }
 }
 
