@@ -1,0 +1,79 @@
+#include "hardware-probe/app/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/error.h"
+
+namespace lockstep::probe {
+
+const char* const kProgramVersion = "0.1.0";
+
+namespace {
+
+void add_run_options(CLI::App& app, Options& options) {
+  app.add_flag_callback(
+      "--quick", [&] { options.mode = Mode::quick; }, "about 2 minutes (default)");
+  app.add_flag_callback(
+      "--standard", [&] { options.mode = Mode::standard; },
+      "about 9 minutes for two cards: heat, cards alone and together");
+  app.add_flag_callback(
+      "--deep", [&] { options.mode = Mode::deep; }, "about an hour: long soaks, bit fade");
+  app.get_option("--quick")->excludes("--standard")->excludes("--deep");
+  app.get_option("--standard")->excludes("--deep");
+  app.add_option("--sim", options.sim, "judge a synthetic machine: CARD[*1][+CARD][,FAULT...]")
+      ->type_name("SPEC");
+  app.add_option("--replay", options.replay, "judge the observations of a record or report again")
+      ->type_name("FILE")
+      ->excludes("--sim");
+  app.add_option("--record", options.record, "write the observations after every step")
+      ->type_name("FILE");
+  app.add_flag("--json", options.json, "print the signed report as JSON");
+  app.add_option("--report", options.report, "write the signed report")->type_name("FILE");
+  app.add_option("--html", options.html, "write the page")->type_name("FILE");
+  app.add_option("--profile", options.profile, "write the profile for bench and gate")
+      ->type_name("FILE");
+  app.add_option("--claim", options.claim, "the card that the seller promised")->type_name("CARD");
+  app.add_option("--nonce", options.nonce, "the buyer's word that seeds every test pattern")
+      ->type_name("TEXT");
+  app.add_option("--compare", options.compare, "an older report or record")->type_name("FILE");
+  app.add_option("--key", options.key, "Ed25519 key (PEM) to sign with; made when absent")
+      ->type_name("FILE");
+  app.add_flag("--list-cards", options.list_cards, "print the card database");
+  app.add_flag("--list-faults", options.list_faults, "print the faults that --sim knows");
+  app.add_option("--step", options.step)->group("");
+}
+
+void add_verify(CLI::App& app, Options& options) {
+  CLI::App* verify =
+      app.add_subcommand("verify", "check a report's digest, signature, nonce and reasoning");
+  verify->add_option("REPORT", options.verify, "report file")->required();
+  verify->add_option("--nonce", options.nonce, "the nonce that you gave the seller");
+  verify->add_option("--public-key", options.public_key, "the key (hex) that you expect");
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
+  CLI::App app("Hardware acceptance for NVIDIA cards: what it is, what is wrong, whether to buy.",
+               "lockstep-probe");
+  app.footer("Exit codes: 0 ACCEPT, 1 REJECT, 2 usage, 3 INCONCLUSIVE, 5 ACCEPT WITH NOTES.");
+  app.set_version_flag("--version", kProgramVersion);
+  Options options;
+  add_run_options(app, options);
+  add_verify(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool asked = error.get_exit_code() == 0;
+    if (asked) {
+      app.exit(error);
+    } else {
+      fmt::print(stderr, "lockstep-probe: {}\n", error.what());
+    }
+    exit_code = asked ? 0 : static_cast<int>(ExitCode::usage);
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace lockstep::probe

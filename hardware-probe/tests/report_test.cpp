@@ -1,0 +1,224 @@
+#include "hardware-probe/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+#include "hardware-probe/tests/probe_runs.h"
+
+namespace lockstep::probe {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Made {
+  Observations seen;
+  Judgement judgement;
+  Profile profile;
+  ReportInput input() const { return {seen, judgement, profile, "", "0.1.0"}; }
+};
+
+Made make(const std::string& spec, Mode mode) {
+  Made out;
+  out.seen = observe_sim(spec, mode);
+  out.judgement = judge(out.seen, card_database(), "");
+  out.profile = make_profile(out.seen, out.judgement, card_database());
+  return out;
+}
+
+const std::string& healthy_report() {
+  static const std::string report =
+      report_to_json(make("V100-SXM2-32GB", Mode::quick).input(), SigningKey::generate());
+  return report;
+}
+
+std::string golden(const char* name) {
+  return read_text_file(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "hardware-probe/tests/golden" /
+                        name);
+}
+
+bool verifies(const std::string& text) {
+  return verify_report(text, "r.json", "", "", card_database()).valid;
+}
+
+TEST(Report, IsAsTheGoldenFileSays) {
+  const Made made = make("PG500-216*1,retired-few", Mode::quick);
+  Json report = Json::parse(report_to_json(made.input(), SigningKey::generate()));
+  report.erase("signature");
+  EXPECT_EQ(report, Json::parse(golden("report.json")));
+  EXPECT_EQ(report_to_text(made.input(), false), golden("report.txt"));
+  EXPECT_EQ(Json::parse(profile_to_json(made.profile)), Json::parse(golden("profile.json")));
+}
+
+TEST(Report, VerifiesAndNamesTheKey) {
+  const SigningKey key = SigningKey::generate();
+  const std::string report = report_to_json(make("PG500-216", Mode::quick).input(), key);
+  EXPECT_TRUE(
+      verify_report(report, "r", "lockstep-sim", key.public_key_hex(), card_database()).valid);
+  EXPECT_FALSE(verify_report(report, "r", "another nonce", "", card_database()).valid);
+  EXPECT_FALSE(
+      verify_report(report, "r", "", SigningKey::generate().public_key_hex(), card_database())
+          .valid);
+}
+
+TEST(Report, AnyTamperingFails) {
+  ASSERT_TRUE(verifies(healthy_report()));
+  const auto tampered = [](const std::function<void(Json&)>& change) {
+    Json report = Json::parse(healthy_report());
+    change(report);
+    return report.dump();
+  };
+  EXPECT_TRUE(verifies(tampered([](Json&) {})));
+  EXPECT_FALSE(verifies(tampered([](Json& r) { r["verdict"]["name"] = "REJECT"; })));
+  EXPECT_FALSE(verifies(
+      tampered([](Json& r) { r["observations"]["gpus"][0]["identity"]["serial"] = "other"; })));
+  EXPECT_FALSE(verifies(tampered([](Json& r) { r["findings"].erase(3); })));
+  EXPECT_FALSE(verifies(tampered([](Json& r) { r["digest"] = "00"; })));
+  EXPECT_FALSE(verifies(tampered([](Json& r) { r["signature"]["value"] = "zz"; })));
+  EXPECT_FALSE(verifies(tampered([](Json& r) { r.erase("signature"); })));
+}
+
+// Whoever holds a key can sign anything; the reasoning and the nonce are still checked.
+TEST(Report, AResignedLieIsFoundByJudgingAgain) {
+  Made made = make("V100-SXM2-32GB,bad-sm", Mode::quick);
+  made.judgement.verdict = Verdict::accept;
+  EXPECT_FALSE(verifies(report_to_json(made.input(), SigningKey::generate())));
+  Made stale = make("V100-SXM2-32GB", Mode::quick);
+  stale.seen.nonce = "fresh";
+  EXPECT_FALSE(verifies(report_to_json(stale.input(), SigningKey::generate())));
+}
+
+TEST(Report, ReplayGivesTheSameVerdictAndFindings) {
+  for (const char* spec :
+       {"V100-SXM2-32GB", "PG500-216,p2p-slow", "H200-SXM,memory-hang", "RTX-4090-48G*1"}) {
+    const Made made = make(spec, Mode::standard);
+    const std::string report = report_to_json(made.input(), SigningKey::generate());
+    for (const std::string& text : {report, observations_to_json(made.seen)}) {
+      const Observations again = observations_from_json(text, "r");
+      EXPECT_EQ(observations_to_json(again), observations_to_json(made.seen)) << spec;
+      const Judgement judgement = judge(again, card_database(), "");
+      EXPECT_EQ(judgement.verdict, made.judgement.verdict) << spec;
+      EXPECT_EQ(judgement.findings.size(), made.judgement.findings.size()) << spec;
+    }
+  }
+}
+
+TEST(Report, HostileTextIsRefusedInOneLine) {
+  Json pairs = Json::parse(observations_to_json(observe_sim("V100-SXM2-32GB", Mode::quick)));
+  pairs["pairs"][0]["to"] = 99;
+  Json version = pairs;
+  version["version"] = 7;
+  const std::string deep = std::string(100000, '[');
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("null"),
+        std::string("{\"steps\":1,\"gpus\":2}"), std::string("{\"observations\":3}"),
+        std::string("\xff\xfe"), pairs.dump(), version.dump(), deep}) {
+    for (const bool verify : {false, true}) {
+      try {
+        if (verify) {
+          verify_report(text, "evil.json", "", "", card_database());
+        } else {
+          observations_from_json(text, "evil.json");
+        }
+        FAIL() << text.substr(0, 60);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_EQ(std::string(error.what()).find("evil.json"), 0u) << error.what();
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
+// Every number and every list of a record is replaced by something absurd; judging must not crash.
+TEST(Report, AbsurdObservationsAreJudgedWithoutACrash) {
+  const Json record =
+      Json::parse(observations_to_json(observe_sim("PG500-216,stuck-bit", Mode::standard)));
+  const Json flat = record.flatten();
+  int tried = 0;
+  for (const auto& [path, value] : flat.items()) {
+    if (++tried % 97 != 0) continue;
+    for (const Json& absurd : {Json(nullptr), Json(-1), Json(0), Json(1e308), Json::array()}) {
+      Json changed = record;
+      changed[Json::json_pointer(path)] = absurd;
+      try {
+        const Observations seen = observations_from_json(changed.dump(), "r");
+        const Judgement judgement = judge(seen, card_database(), "");
+        report_to_html({seen, judgement, make_profile(seen, judgement, card_database()), "", "0"});
+      } catch (const Error&) {
+        // A refusal is fine too.
+      }
+    }
+  }
+}
+
+TEST(Html, IsOneSelfContainedPageInBothLanguages) {
+  const std::string page =
+      report_to_html(make("V100-SXM2-32GB,throttle-second", Mode::standard).input());
+  for (const char* needed : {"<!doctype html>", "验收", "Hardware acceptance", "<polyline", "gpu0",
+                             "GB/s", "有保留地接受"}) {
+    EXPECT_NE(page.find(needed), std::string::npos) << needed;
+  }
+  for (const char* foreign : {"http://", "src=", "@import", "<link"})
+    EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
+}
+
+TEST(Html, EscapesWhatTheDriverSays) {
+  Made made = make("V100-SXM2-32GB*1", Mode::quick);
+  made.seen.gpus[0].identity.name = "<script>alert(1)</script>";
+  EXPECT_EQ(report_to_html(made.input()).find("<script>alert"), std::string::npos);
+}
+
+TEST(Profile, IsMarkedWhenItsNumbersCannotBeTrusted) {
+  EXPECT_TRUE(make("V100-SXM2-32GB", Mode::standard).profile.trusted());
+  const auto marks = [](const char* spec) { return make(spec, Mode::standard).profile.marks; };
+  EXPECT_EQ(marks("V100-SXM2-32GB,throttle-second"), std::vector<std::string>{"throttled"});
+  EXPECT_EQ(marks("V100-SXM2-32GB,wrong-clock"), std::vector<std::string>{"contradictory"});
+  EXPECT_EQ(marks("V100-SXM2-32GB,other-process"), std::vector<std::string>{"shared"});
+  EXPECT_EQ(marks("V100-SXM2-32GB,memory-hang"), std::vector<std::string>{"unproven"});
+}
+
+TEST(Profile, IsReadBackAndRefusedWhenChanged) {
+  const Profile profile = make("PG500-216,p2p-mirror", Mode::quick).profile;
+  const std::string text = profile_to_json(profile);
+  const Profile again = profile_from_json(text, "p");
+  EXPECT_EQ(again.digest, profile.digest);
+  EXPECT_FALSE(again.links.at(0).trusted);
+  Json changed = Json::parse(text);
+  changed["cards"][0]["read_gbps"] = 2000;
+  EXPECT_THROW(profile_from_json(changed.dump(), "p"), Error);
+  EXPECT_THROW(profile_from_json("{}", "p"), Error);
+}
+
+TEST(Compare, TheSameCardsMustNotForgetTheirHistory) {
+  const Observations old_run = observe_sim("V100-SXM2-32GB,retired-pages", Mode::quick);
+  const Observations wiped = observe_sim("V100-SXM2-32GB", Mode::quick);
+  const auto verdict = [&](const Observations& now, const Observations& before) {
+    return verdict_of(compare_runs(now, before, card_database()));
+  };
+  EXPECT_EQ(verdict(wiped, wiped), Verdict::accept);
+  EXPECT_EQ(verdict(wiped, old_run), Verdict::reject);
+  EXPECT_EQ(verdict(old_run, wiped), Verdict::accept_with_notes);
+  EXPECT_EQ(verdict(observe_sim("V100-SXM2-32GB,slow-memory", Mode::quick), wiped),
+            Verdict::accept_with_notes);
+}
+
+TEST(Signature, FollowsRfc8032) {
+  // RFC 8032, section 7.1, test 1: the empty message.
+  const std::string public_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+  const std::string signature =
+      "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9"
+      "b46bd25bf5f0595bbe24655141438e7a100b";
+  EXPECT_TRUE(signature_is_valid("", public_key, signature));
+  EXPECT_FALSE(signature_is_valid("x", public_key, signature));
+  EXPECT_FALSE(signature_is_valid("", public_key, ""));
+  EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+}  // namespace
+}  // namespace lockstep::probe
