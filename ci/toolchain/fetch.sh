@@ -63,7 +63,8 @@ archive_address() {
     awk -v release="$codename" '$2 == release && $3 == "main" { print $1; exit }'
 }
 address=$(archive_address)
-[ -n "$address" ] || fail "apt's configuration names no Debian archive: add one to sources.list"
+[ -n "$address" ] ||
+  fail "apt's configuration names no Debian archive: add one to sources.list"
 
 rm -rf "$work" "$target.part"
 mkdir -p "$work/lists/partial" "$work/archives/partial" "$target.part"
@@ -76,7 +77,8 @@ echo "deb [arch=amd64$signed_by] $address $suite $components" >"$work/sources.li
 options=(
   -qq
   -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=-
-  -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives"
+  -o Dir::State::Lists="$work/lists"
+  -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives"
   -o APT::Sandbox::User="$(id -un)" -o Acquire::Check-Valid-Until=false -o Acquire::Retries=3
   -o Acquire::Languages=none -o APT::Architecture=amd64 -o APT::Architectures=amd64
 )
@@ -91,7 +93,8 @@ for package in "$work"/archives/*.deb; do
 done
 # Absolute symbolic links would leave the folder.
 find "$target.part" -type l -lname '/*' | while read -r link; do
-  ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$target.part$(readlink "$link")")" "$link"
+  inside=$target.part$(readlink "$link")
+  ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$inside")" "$link"
 done
 if [ "$name" = cuda ]; then
   # nvcc finds its parts through this file, and Debian's names the system's own folders.
@@ -102,7 +105,7 @@ NVVMIR_LIBRARY_DIR = $(_HERE_)/../libdevice
 PATH += $(_HERE_):$(_HERE_)/../../../bin:
 LD_LIBRARY_PATH += $(_HERE_)/../../x86_64-linux-gnu:
 INCLUDES += -I$(_HERE_)/../../../include $(_SPACE_)
-LIBRARIES += $(_SPACE_) -L$(_HERE_)/../../x86_64-linux-gnu/stubs -L$(_HERE_)/../../x86_64-linux-gnu
+LIBRARIES += $(_SPACE_) -L$(_HERE_)/../../x86_64-linux-gnu
 PROFILE
 fi
 echo "$stamp" >"$target.part/.complete"

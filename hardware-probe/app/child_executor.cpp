@@ -6,35 +6,56 @@
 
 #include <chrono>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "hardware-probe/app/real_run.h"
-#include "hardware-probe/observe/json_fields.h"
 #include "hardware-probe/real/real_backend.h"
 
 namespace lockstep::probe {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StepSpec, check, gpu, peer, n_gpus, mode, nonce,
-                                                deadline_s)
-
 namespace {
 
+using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
+
+std::string spec_to_text(const StepSpec& spec) {
+  return Json({{"check", spec.check},
+               {"gpu", spec.gpu},
+               {"peer", spec.peer},
+               {"n_gpus", spec.n_gpus},
+               {"mode", mode_name(spec.mode)},
+               {"nonce", spec.nonce},
+               {"deadline_s", spec.deadline_s}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+StepSpec spec_from_text(const std::string& text) {
+  try {
+    const Json document = Json::parse(text);
+    const std::string mode = document.at("mode");
+    return {document.at("check"),     document.at("gpu"),   document.at("peer"),
+            document.at("n_gpus"),    mode_from_name(mode), document.at("nonce"),
+            document.at("deadline_s")};
+  } catch (const Json::exception& error) {
+    fail_with(ExitCode::usage, "--step: {}", error.what());
+  }
+}
 
 constexpr size_t kMostOutput = size_t{256} << 20;
 
-void write_line(const Json& message) {
-  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+// One message a line: outcome, detail and the observations so far.
+void write_message(const Observations& seen, const std::string& outcome,
+                   const std::string& detail) {
+  const std::string header =
+      Json({outcome, detail}).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string line = header + "\t" + observations_to_json(seen) + "\n";
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t n = ::write(STDOUT_FILENO, line.data() + done, line.size() - done);
     if (n <= 0) return;
     done += static_cast<size_t>(n);
   }
-}
-
-Json message_of(const Observations& seen, const std::string& outcome, const std::string& detail) {
-  return {{"outcome", outcome}, {"detail", detail}, {"seen", seen}};
 }
 
 class Pipe {
@@ -139,7 +160,7 @@ class ChildExecutor final : public StepExecutor {
   StepOutcome execute(const StepSpec& spec) override {
     const auto start = Clock::now();
     Pipe pipe;
-    const pid_t child = start_child(Json(spec).dump(), pipe);
+    const pid_t child = start_child(spec_to_text(spec), pipe);
     pipe.close_writer();
     std::string text;
     const bool in_time = read_until(pipe.reader(), spec.deadline_s, interrupted_, text);
@@ -164,13 +185,16 @@ class ChildExecutor final : public StepExecutor {
   static StepOutcome read_result(const std::string& text) {
     StepOutcome out;
     const std::string line = last_line(text);
-    if (line.empty()) return out;
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos) return out;
     try {
-      const Json message = Json::parse(line);
-      out.outcome = message.at("outcome").get<std::string>();
-      out.detail = message.at("detail").get<std::string>();
-      out.seen = message.at("seen").get<Observations>();
+      const Json header = Json::parse(line.substr(0, tab));
+      out.outcome = header.at(0).get<std::string>();
+      out.detail = header.at(1).get<std::string>();
+      out.seen = observations_from_json(line.substr(tab + 1), "child");
     } catch (const Json::exception&) {
+      out = StepOutcome{};
+    } catch (const Error&) {
       out = StepOutcome{};
     }
     return out;
@@ -186,24 +210,19 @@ std::unique_ptr<StepExecutor> child_executor(std::function<bool()> interrupted) 
 }
 
 int run_child_step(const std::string& specification) {
-  StepSpec spec;
-  try {
-    spec = Json::parse(specification).get<StepSpec>();
-  } catch (const Json::exception& error) {
-    fail_with(ExitCode::usage, "--step: {}", error.what());
-  }
+  const StepSpec spec = spec_from_text(specification);
   const std::unique_ptr<Backend> backend = open_real(spec);
   Observations partial;
   const auto finish = [&](const std::string& outcome, const std::string& detail) {
     for (const Event& event : backend->events()) partial.events.push_back(event);
-    write_line(message_of(partial, outcome, detail));
+    write_message(partial, outcome, detail);
     // The driver's own exit handlers may wait for kernels that never end.
     ::_exit(0);
   };
   try {
     partial = perform_step(*backend, spec, [&](const Observations& seen) {
       partial = seen;
-      write_line(message_of(seen, "running", ""));
+      write_message(seen, "running", "");
     });
     finish("done", "");
   } catch (const DeadlinePassed& error) {

@@ -171,6 +171,7 @@ std::string StepSpec::target() const {
 
 Observations perform_step(Backend& backend, const StepSpec& spec, const Publish& publish) {
   Observations seen;
+  seen.gpus.resize(static_cast<size_t>(std::max(spec.n_gpus, 0)));
   if (spec.check == "C18") {
     perform_soak_all(backend, spec, seen);
   } else if (spec.check == "C23") {

@@ -1,8 +1,8 @@
-// Every kernel of the probe. Loaded from an embedded fat binary through the driver API, hence extern "C".
-// No kernel waits without a bound: `limit_ns` ends every wait by the global timer.
-#include <cstdint>
+// Every kernel of the probe. Loaded from an embedded fat binary through the driver API, hence
+// extern "C". No kernel waits without a bound: `limit_ns` ends every wait by the global timer.
 #include <cuda_fp16.h>
 #include <mma.h>
+#include <cstdint>
 
 #include "hardware-probe/kernels/workload.h"
 
@@ -26,9 +26,11 @@ __device__ uint32_t sm_id() {
 
 extern "C" {
 
-__global__ void probe_fill(uint64_t* memory, uint64_t n_words, uint64_t first, int32_t kind, uint64_t seed) {
+__global__ void probe_fill(uint64_t* memory, uint64_t n_words, uint64_t first, int32_t kind,
+                           uint64_t seed) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words; i += stride) {
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words;
+       i += stride) {
     memory[i] = pattern_word(kind, seed, first + i);
   }
 }
@@ -38,14 +40,19 @@ struct ProbeError {
 };
 
 // count[0]: wrong words; the first `capacity` of them in `errors`, read again past the caches.
-__global__ void probe_verify(const uint64_t* memory, uint64_t n_words, uint64_t first, int32_t kind, uint64_t seed, unsigned long long* count, ProbeError* errors, uint32_t capacity) {
+__global__ void probe_verify(const uint64_t* memory, uint64_t n_words, uint64_t first, int32_t kind,
+                             uint64_t seed, unsigned long long* count, ProbeError* errors,
+                             uint32_t capacity) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words; i += stride) {
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words;
+       i += stride) {
     const uint64_t expected = pattern_word(kind, seed, first + i);
     const uint64_t actual = __ldcs(memory + i);
     if (actual == expected) continue;
     const unsigned long long place = atomicAdd(count, 1ull);
-    if (place < capacity) errors[place] = {first + i, expected, actual, *reinterpret_cast<const volatile uint64_t*>(memory + i)};
+    if (place < capacity)
+      errors[place] = {first + i, expected, actual,
+                       *reinterpret_cast<const volatile uint64_t*>(memory + i)};
   }
 }
 
@@ -70,7 +77,9 @@ __global__ void __launch_bounds__(512) probe_read(const uint4* memory, uint64_t 
 __global__ void __launch_bounds__(512) probe_write(uint4* memory, uint64_t n, uint32_t value) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
   const uint4 word = make_uint4(value, value + 1, value + 2, value + 3);
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) __stcs(memory + i, word);
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += stride)
+    __stcs(memory + i, word);
 }
 
 __global__ void __launch_bounds__(512) probe_copy(uint4* to, const uint4* from, uint64_t n) {
@@ -79,7 +88,8 @@ __global__ void __launch_bounds__(512) probe_copy(uint4* to, const uint4* from, 
   for (; i + 3 * stride < n; i += 4 * stride) {
     const uint4 a = __ldcs(from + i), b = __ldcs(from + i + stride);
     const uint4 c = __ldcs(from + i + 2 * stride), d = __ldcs(from + i + 3 * stride);
-    __stcs(to + i, a), __stcs(to + i + stride, b), __stcs(to + i + 2 * stride, c), __stcs(to + i + 3 * stride, d);
+    __stcs(to + i, a), __stcs(to + i + stride, b), __stcs(to + i + 2 * stride, c),
+        __stcs(to + i + 3 * stride, d);
   }
   for (; i < n; i += stride) __stcs(to + i, __ldcs(from + i));
 }
@@ -119,15 +129,16 @@ __global__ void __launch_bounds__(kSmThreads) probe_sm(uint64_t seed, ProbeSm* o
   wmma::store_matrix_sync(c_tile[warp], sum, 16, wmma::mem_row_major);
   __syncwarp();
   uint64_t mine = 0;
-  for (int e = lane; e < 256; e += 32) mine += matrix_term(warp, e, __float2int_rn(c_tile[warp][e]));
+  for (int e = lane; e < 256; e += 32)
+    mine += matrix_term(warp, e, __float2int_rn(c_tile[warp][e]));
   atomicAdd(&hash, static_cast<unsigned long long>(mine));
 #endif
   __syncthreads();
   if (threadIdx.x == 0) out[blockIdx.x] = {hash, global_ns() - start, sm_id(), 1};
 }
 
-// Register-resident multiply-adds: `rounds` x 16 a thread. The coefficients come from memory so that
-// nothing folds; the results are stored only if they are what they cannot be.
+// Register-resident multiply-adds: `rounds` x 16 a thread. The coefficients come from memory so
+// that nothing folds; the results are stored only if they are what they cannot be.
 __global__ void __launch_bounds__(256) probe_fp32(const float* c, int rounds, float* sink) {
   float v[16];
   for (int i = 0; i < 16; ++i) v[i] = c[0] + static_cast<float>(i);
@@ -178,10 +189,13 @@ __global__ void __launch_bounds__(256) probe_matrix(const float* c, int rounds, 
 #endif
 }
 
-// Stores by kernel into a peer's window, and loads from a peer's source: the same copy, two addresses.
+// Stores by kernel into a peer's window, and loads from a peer's source: the same copy, two
+// addresses.
 __global__ void probe_peer_move(uint64_t* to, const uint64_t* from, uint64_t n_words) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words; i += stride) to[i] = from[i];
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words;
+       i += stride)
+    to[i] = from[i];
   __threadfence_system();
 }
 
@@ -189,10 +203,12 @@ __global__ void probe_peer_atomics(unsigned long long* counter, uint32_t per_thr
   for (uint32_t i = 0; i < per_thread; ++i) atomicAdd_system(counter, 1ull);
 }
 
-// One side of a ping-pong. `mine` lies in this card's memory, `theirs` in the other's. Payload words
-// carry the round, and the receiver checks each. result: {status, wrong words, nanoseconds}; status
-// 1 = done, 2 = gave up waiting.
-__global__ void probe_ping_pong(volatile uint64_t* mine, volatile uint64_t* theirs, uint32_t payload_words, uint32_t rounds, int starts, uint64_t limit_ns, uint64_t* result) {
+// One side of a ping-pong. `mine` lies in this card's memory, `theirs` in the other's. Payload
+// words carry the round, and the receiver checks each. result: {status, wrong words, nanoseconds};
+// status 1 = done, 2 = gave up waiting.
+__global__ void probe_ping_pong(volatile uint64_t* mine, volatile uint64_t* theirs,
+                                uint32_t payload_words, uint32_t rounds, int starts,
+                                uint64_t limit_ns, uint64_t* result) {
   __shared__ int gave_up;
   __shared__ unsigned long long wrong;
   if (threadIdx.x == 0) gave_up = 0, wrong = 0;
@@ -203,7 +219,8 @@ __global__ void probe_ping_pong(volatile uint64_t* mine, volatile uint64_t* thei
     if (round == rounds / 4 + 1) timed_from = global_ns();
     for (int turn = 0; turn < 2; ++turn) {
       if ((turn == 0) == (starts != 0)) {
-        for (uint32_t i = threadIdx.x; i < payload_words; i += blockDim.x) theirs[8 + i] = round + i;
+        for (uint32_t i = threadIdx.x; i < payload_words; i += blockDim.x)
+          theirs[8 + i] = round + i;
         __threadfence_system();
         __syncthreads();
         if (threadIdx.x == 0) theirs[0] = round;
@@ -240,13 +257,17 @@ __global__ void probe_ping_pong(volatile uint64_t* mine, volatile uint64_t* thei
 // out = own + other, elementwise; integers, so every order is exact.
 __global__ void probe_sum(uint64_t* out, const uint64_t* other, uint64_t n_words) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words; i += stride) out[i] += other[i];
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words;
+       i += stride)
+    out[i] += other[i];
 }
 
 // Words that differ from the sum of the patterns of `n_seeds` cards, seeds seed, seed + 1, ...
-__global__ void probe_verify_sum(const uint64_t* memory, uint64_t n_words, uint64_t seed, uint32_t n_seeds, unsigned long long* count) {
+__global__ void probe_verify_sum(const uint64_t* memory, uint64_t n_words, uint64_t seed,
+                                 uint32_t n_seeds, unsigned long long* count) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words; i += stride) {
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n_words;
+       i += stride) {
     uint64_t expected = 0;
     for (uint32_t k = 0; k < n_seeds; ++k) expected += pattern_word(kPatternRandom, seed + k, i);
     if (memory[i] != expected) atomicAdd(count, 1ull);

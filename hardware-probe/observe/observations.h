@@ -243,6 +243,8 @@ struct Observations {
 };
 
 const char* mode_name(Mode mode);
+// Throws Error (usage) for another word.
+Mode mode_from_name(const std::string& name);
 
 std::string gpu_target(int gpu);
 std::string pair_target(int from, int to);

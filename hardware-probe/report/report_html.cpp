@@ -9,28 +9,63 @@ namespace lockstep::probe {
 namespace {
 
 constexpr const char* kStyle = R"css(
-:root{--ink:#1c2430;--mute:#5c6878;--line:#dfe4ea;--bg:#f5f7f9;--card:#fff;--pass:#1d7f4e;--warn:#a86400;--fail:#c0261f;--info:#23639c;--skip:#7545a8}
-*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,"Noto Sans","Noto Sans CJK SC","Microsoft YaHei",sans-serif}
-main{max-width:1080px;margin:0 auto;padding:20px}section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px 20px;margin:0 0 16px}
-h1{font-size:20px;margin:0}h2{font-size:16px;margin:0 0 10px}header{display:flex;justify-content:space-between;align-items:center;gap:12px;margin:0 0 16px}
-button{border:1px solid var(--line);background:#fff;padding:5px 14px;font:inherit;cursor:pointer;color:var(--mute)}button+button{border-left:0}
-button:first-child{border-radius:6px 0 0 6px}button:last-child{border-radius:0 6px 6px 0}
-html[lang=en] .zh,html[lang=zh] .en{display:none}html[lang=en] #en,html[lang=zh] #zh{background:var(--ink);color:#fff}
-.verdict{color:#fff;border:0}.verdict b{font-size:26px;display:block;line-height:1.3}.accept{background:var(--pass)}.notes,.inconclusive{background:var(--warn)}.reject{background:var(--fail)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th{color:var(--mute);font-weight:500;text-align:left;font-size:13px}
-td,th{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}tr:last-child td{border-bottom:0}
-.tag{display:inline-block;min-width:46px;text-align:center;border-radius:4px;color:#fff;font-size:12px;padding:1px 7px}
-.t-pass{background:var(--pass)}.t-warn{background:var(--warn)}.t-fail{background:var(--fail)}.t-info{background:var(--info)}.t-skip,.t-inconclusive{background:var(--skip)}
-.mute{color:var(--mute);font-size:13px}.remedy{color:var(--mute)}.remedy::before{content:"→ "}ol,ul{margin:0;padding-left:20px}
-svg{display:block;width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--mute)}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
-figure{margin:0}figcaption{font-size:13px;color:var(--mute);margin:0 0 4px}.matrix td,.matrix th,.matrix tr:last-child td{padding:8px 12px;border:1px solid var(--line)}.good{background:#e3f4ea}.bad{background:#fbe4e2}.doubt{background:#fdf1dc}
+:root{--ink:#1c2430;--mute:#5c6878;--line:#dfe4ea;--bg:#f5f7f9;--card:#fff;--pass:#1d7f4e;
+  --warn:#a86400;--fail:#c0261f;--info:#23639c;--skip:#7545a8}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--ink);
+  font:15px/1.5 system-ui,"Noto Sans","Noto Sans CJK SC","Microsoft YaHei",sans-serif}
+main{max-width:1080px;margin:0 auto;padding:20px}
+section{background:var(--card);border:1px solid var(--line);border-radius:8px;
+  padding:16px 20px;margin:0 0 16px}
+h1{font-size:20px;margin:0}
+h2{font-size:16px;margin:0 0 10px}
+header{display:flex;justify-content:space-between;align-items:center;gap:12px;margin:0 0 16px}
+button{border:1px solid var(--line);background:#fff;padding:5px 14px;font:inherit;
+  cursor:pointer;color:var(--mute)}
+button+button{border-left:0}
+button:first-child{border-radius:6px 0 0 6px}
+button:last-child{border-radius:0 6px 6px 0}
+html[lang=en] .zh,html[lang=zh] .en{display:none}
+html[lang=en] #en,html[lang=zh] #zh{background:var(--ink);color:#fff}
+.verdict{color:#fff;border:0}
+.verdict b{font-size:26px;display:block;line-height:1.3}
+.accept{background:var(--pass)}
+.notes,.inconclusive{background:var(--warn)}
+.reject{background:var(--fail)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th{color:var(--mute);font-weight:500;text-align:left;font-size:13px}
+td,th{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
+tr:last-child td{border-bottom:0}
+.tag{display:inline-block;min-width:46px;text-align:center;border-radius:4px;color:#fff;
+  font-size:12px;padding:1px 7px}
+.t-pass{background:var(--pass)}
+.t-warn{background:var(--warn)}
+.t-fail{background:var(--fail)}
+.t-info{background:var(--info)}
+.t-skip,.t-inconclusive{background:var(--skip)}
+.mute{color:var(--mute);font-size:13px}
+.remedy{color:var(--mute)}
+.remedy::before{content:"→ "}
+ol,ul{margin:0;padding-left:20px}
+svg{display:block;width:100%;height:auto}
+svg text{font:11px system-ui,sans-serif;fill:var(--mute)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
+figure{margin:0}
+figcaption{font-size:13px;color:var(--mute);margin:0 0 4px}
+.matrix td,.matrix th,.matrix tr:last-child td{padding:8px 12px;border:1px solid var(--line)}
+.good{background:#e3f4ea}
+.bad{background:#fbe4e2}
+.doubt{background:#fdf1dc}
 .mono{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}
 )css";
 
 // The page follows the reader's language; #zh or #en in the address picks one.
 constexpr const char* kScript = R"js(
 function pick(l){document.documentElement.lang=l}
-pick(location.hash==='#zh'||(location.hash!=='#en'&&(navigator.language||'').startsWith('zh'))?'zh':'en');
+const asked=location.hash.slice(1);
+const own=(navigator.language||'').startsWith('zh')?'zh':'en';
+pick(asked==='zh'||asked==='en'?asked:own);
 )js";
 
 std::string both(const Text& text) {

@@ -2,13 +2,18 @@
 
 #include "hardware-probe/collect/measure.h"
 #include "hardware-probe/kernels/golden.h"
-#include "hardware-probe/observe/json_fields.h"
 #include "hardware-probe/report/report.h"
 
 namespace lockstep::probe {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr const char* kFormat = "lockstep-probe-report";
+
+Json optional_json(const std::optional<double>& value) {
+  return value.has_value() ? Json(*value) : Json(nullptr);
+}
 
 Json text_json(const Text& text) {
   return {{"en", text.en}, {"zh", text.zh}};
@@ -19,9 +24,9 @@ Json finding_json(const Finding& finding) {
           {"name", finding.name},
           {"target", finding.target},
           {"status", status_name(finding.status)},
-          {"value", finding.value},
+          {"value", optional_json(finding.value)},
           {"unit", finding.unit},
-          {"threshold", finding.threshold},
+          {"threshold", optional_json(finding.threshold)},
           {"source", finding.source},
           {"reason", text_json(finding.reason)},
           {"remedy", text_json(finding.remedy)}};

@@ -32,78 +32,76 @@ const char* const kCards[] = {"V100-SXM2-16GB",
                               "H100-PCIE",
                               "H200-SXM"};
 
-const std::map<std::string, Verdict>& expected_verdicts() {
-  constexpr Verdict kReject = Verdict::reject, kNotes = Verdict::accept_with_notes,
-                    kUnclear = Verdict::inconclusive;
-  static const std::map<std::string, Verdict> table = {
-      {"bad-sm", kReject},
-      {"hot-sm", kReject},
-      {"burst-sm", kReject},
-      {"slow-sm", kNotes},
-      {"unreached-sm", kUnclear},
-      {"tensor-cut", kReject},
-      {"fp32-slow", kReject},
-      {"stuck-bit", kReject},
-      {"stuck-low", kReject},
-      {"hot-bit", kReject},
-      {"fading-bit", kReject},
-      {"fake-memory", kReject},
-      {"hbm-slow-chunk", kReject},
-      {"slow-memory", kReject},
-      {"memory-occupied", kUnclear},
-      {"memory-hang", kUnclear},
-      {"ecc-counting", kNotes},
-      {"retired-pages", kReject},
-      {"retired-few", kNotes},
-      {"retired-burst", kReject},
-      {"dbe-page", kReject},
-      {"retired-pending", kUnclear},
-      {"ecc-wiped", kNotes},
-      {"remap-failure", kReject},
-      {"uncorrectable", kReject},
-      {"wrong-clock", kReject},
-      {"remarked", kReject},
-      {"foreign-vbios", kReject},
-      {"broken-inforom", kReject},
-      {"ecc-off", kNotes},
-      {"power-limited", kNotes},
-      {"other-process", kUnclear},
-      {"small-bar1", kNotes},
-      {"throttle", kReject},
-      {"throttle-second", kNotes},
-      {"power-brake", kReject},
-      {"hot-memory", kReject},
-      {"hot-idle", kNotes},
-      {"pcie-x1", kReject},
-      {"pcie-narrow", kNotes},
-      {"pcie-slow", kReject},
-      {"pcie-corrupt", kReject},
-      {"pcie-replays", kReject},
-      {"nvlink-errors", kReject},
-      {"nvlink-recovery", kReject},
-      {"nvlink-missing", kReject},
-      {"p2p-mirror", kReject},
-      {"p2p-drop", kReject},
-      {"p2p-store-drop", kReject},
-      {"p2p-hang", kReject},
-      {"p2p-slow", kReject},
-      {"p2p-staged", kNotes},
-      {"p2p-narrow", kReject},
-      {"p2p-denied", kNotes},
-      {"sums-wrong", kReject},
-      {"iommu-translated", kNotes},
-      {"acs-redirecting", kNotes},
-      {"invisible", kReject},
-      {"driver-too-new", kReject},
-      {"driver-old", kNotes},
-      {"nccl-no-arch", kReject},
-      {"nvml-absent", kUnclear},
-      {"driver-absent", kUnclear},
-      {"lost-mid-run", kReject},
-      {"xid", kReject},
-  };
-  return table;
-}
+constexpr Verdict kReject = Verdict::reject, kNotes = Verdict::accept_with_notes;
+constexpr Verdict kUnclear = Verdict::inconclusive;
+
+const std::map<std::string, Verdict> kExpected = {
+    {"bad-sm", kReject},
+    {"hot-sm", kReject},
+    {"burst-sm", kReject},
+    {"slow-sm", kNotes},
+    {"unreached-sm", kUnclear},
+    {"tensor-cut", kReject},
+    {"fp32-slow", kReject},
+    {"stuck-bit", kReject},
+    {"stuck-low", kReject},
+    {"hot-bit", kReject},
+    {"fading-bit", kReject},
+    {"fake-memory", kReject},
+    {"hbm-slow-chunk", kReject},
+    {"slow-memory", kReject},
+    {"memory-occupied", kUnclear},
+    {"memory-hang", kUnclear},
+    {"ecc-counting", kNotes},
+    {"retired-pages", kReject},
+    {"retired-few", kNotes},
+    {"retired-burst", kReject},
+    {"dbe-page", kReject},
+    {"retired-pending", kUnclear},
+    {"ecc-wiped", kNotes},
+    {"remap-failure", kReject},
+    {"uncorrectable", kReject},
+    {"wrong-clock", kReject},
+    {"remarked", kReject},
+    {"foreign-vbios", kReject},
+    {"broken-inforom", kReject},
+    {"ecc-off", kNotes},
+    {"power-limited", kNotes},
+    {"other-process", kUnclear},
+    {"small-bar1", kNotes},
+    {"throttle", kReject},
+    {"throttle-second", kNotes},
+    {"power-brake", kReject},
+    {"hot-memory", kReject},
+    {"hot-idle", kNotes},
+    {"pcie-x1", kReject},
+    {"pcie-narrow", kNotes},
+    {"pcie-slow", kReject},
+    {"pcie-corrupt", kReject},
+    {"pcie-replays", kReject},
+    {"nvlink-errors", kReject},
+    {"nvlink-recovery", kReject},
+    {"nvlink-missing", kReject},
+    {"p2p-mirror", kReject},
+    {"p2p-drop", kReject},
+    {"p2p-store-drop", kReject},
+    {"p2p-hang", kReject},
+    {"p2p-slow", kReject},
+    {"p2p-staged", kNotes},
+    {"p2p-narrow", kReject},
+    {"p2p-denied", kNotes},
+    {"sums-wrong", kReject},
+    {"iommu-translated", kNotes},
+    {"acs-redirecting", kNotes},
+    {"invisible", kReject},
+    {"driver-too-new", kReject},
+    {"driver-old", kNotes},
+    {"nccl-no-arch", kReject},
+    {"nvml-absent", kUnclear},
+    {"driver-absent", kUnclear},
+    {"lost-mid-run", kReject},
+    {"xid", kReject},
+};
 
 // Where the card's kind turns the usual verdict into a milder one.
 bool is_milder_by_kind(const std::string& fault, const Card& card) {
@@ -119,8 +117,8 @@ TEST(FaultMatrix, TheTableOfVerdictsNamesEveryFault) {
   std::set<std::string> names;
   for (const sim::Fault& fault : sim::faults()) names.insert(fault.name);
   EXPECT_GE(names.size(), 30u);
-  for (const auto& [name, verdict] : expected_verdicts()) EXPECT_TRUE(names.count(name)) << name;
-  EXPECT_EQ(names.size(), expected_verdicts().size());
+  for (const auto& [name, verdict] : kExpected) EXPECT_TRUE(names.count(name)) << name;
+  EXPECT_EQ(names.size(), kExpected.size());
 }
 
 TEST(FaultMatrix, EveryCheckHasAFault) {
@@ -142,9 +140,8 @@ TEST(FaultMatrix, EveryFaultIsFoundByItsCheckInEveryModeThatPromisesIt) {
         const Judgement judgement = judge_sim(std::string(name) + "," + fault.name, mode);
         const std::string where = std::string(name) + "," + fault.name + " " + mode_name(mode);
         EXPECT_TRUE(complains(judgement, fault.check)) << where << "\n" << complaints(judgement);
-        const Verdict expected = is_milder_by_kind(fault.name, card)
-                                     ? Verdict::accept_with_notes
-                                     : expected_verdicts().at(fault.name);
+        const Verdict expected = is_milder_by_kind(fault.name, card) ? Verdict::accept_with_notes
+                                                                     : kExpected.at(fault.name);
         EXPECT_EQ(verdict_name(judgement.verdict), std::string(verdict_name(expected)))
             << where << "\n"
             << complaints(judgement);
