@@ -1,0 +1,211 @@
+// The gate as its users start it, on a fake engine: an honest one passes, and each promise that the
+// fake breaks turns exactly its steps red.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
+#include "engine/base/temp_dir.h"
+#include "validation/gate/receipt.h"
+#include "validation/testing/synthetic_run.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+using testing::make_synthetic_run;
+using testing::SyntheticRun;
+using Verdicts = std::map<std::string, std::string>;
+
+class GateMain : public ::testing::Test {
+ protected:
+  GateMain() {
+    testing::write_model(model());
+    testing::write_oracle(make_synthetic_run(Precision::fp32).oracle, dir_.path() / "oracle");
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const int tp : {1, 2}) write(precision, tp, "", [](SyntheticRun&) {});
+    }
+    SyntheticRun faulty = make_synthetic_run(Precision::fp32);
+    faulty.perturb("alpha", "decode/layers.1.out", 0.2);
+    // The gate runs its fault on the shortest prompts, shortest first.
+    std::swap(faulty.results[0], faulty.results[1]);
+    testing::write_engine_outputs(faulty.results, 2, model() / "outputs-faulty");
+  }
+
+  std::filesystem::path model() const { return dir_.path() / "model"; }
+
+  void write(Precision precision, int tp, const std::string& suffix,
+             const std::function<void(SyntheticRun&)>& plant) const {
+    SyntheticRun run = make_synthetic_run(precision);
+    plant(run);
+    const char* name = precision == Precision::fp32 ? "fp32" : "bf16";
+    testing::write_engine_outputs(run.results, tp,
+                                  model() / fmt::format("outputs-{}-tp{}{}", name, tp, suffix));
+  }
+
+  ProcessResult gate(std::vector<std::string> more) const {
+    const std::string testing = std::string(LOCKSTEP_SOURCE_DIR) + "/validation/testing/";
+    std::vector<std::string> argv = {std::string(LOCKSTEP_BIN_DIR) + "/lockstep-gate",
+                                     "--quick",
+                                     "--model",
+                                     model().string(),
+                                     "--oracle",
+                                     (dir_.path() / "oracle").string(),
+                                     "--engine",
+                                     testing + "fake_engine.sh",
+                                     "--weights",
+                                     testing + "fake_weights.sh",
+                                     "--out",
+                                     out().string()};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run_process(argv, std::chrono::seconds(120));
+  }
+  std::filesystem::path out() const { return dir_.path() / "report"; }
+
+  // The steps that are not PASS, with their verdicts; checks the exit code on the way.
+  Verdicts red_steps(int exit_code, const std::vector<std::string>& more = {"--json"}) const {
+    const ProcessResult result = gate(more);
+    EXPECT_EQ(result.exit_code, exit_code) << result.stdout_text << result.stderr_text;
+    Verdicts red;
+    const Json receipt = Json::parse(read_text_file(out() / "receipt.json"));
+    for (const Json& step : receipt["steps"]) {
+      if (step["verdict"] != "PASS") red[step["id"]] = step["verdict"];
+    }
+    return red;
+  }
+
+  TempDir dir_;
+};
+
+// The smallest change there is: one bit of one value.
+void flip_bit(SyntheticRun& run) {
+  float& value = run.result("beta").dump.taps.at("layers.1.mlp").values[3];
+  value = std::nextafter(value, 10.0f);
+}
+
+TEST_F(GateMain, HonestEnginePasses) {
+  EXPECT_EQ(red_steps(0), Verdicts{});
+  const std::string receipt = read_text_file(out() / "receipt.json");
+  verify_receipt(receipt, "receipt");
+  const Json json = Json::parse(receipt);
+  EXPECT_EQ(json["verdict"], "PASS");
+  EXPECT_EQ(json["steps"].size(), 13u);
+  EXPECT_EQ(json["comparisons"].size(), 4u);
+  EXPECT_EQ(json["runs"]["tp1-fp32"], json["runs"]["tp2-fp32"]);
+  EXPECT_NE(json["runs"]["tp1-fp32"], json["runs"]["tp2-fp32-faulty"]);
+  EXPECT_FALSE(json["not_checked"].empty());
+  for (const Json& step : json["steps"]) {
+    EXPECT_TRUE(step["repro"].get<std::string>().starts_with("lockstep ")) << step;
+  }
+}
+
+TEST_F(GateMain, TheReportStandsAlone) {
+  gate({});
+  const std::string html = read_text_file(out() / "report.html");
+  for (const char* outside : {"http:", "https:", "<script", "<link", "src=", "@import", "url("}) {
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  }
+  EXPECT_NE(html.find("<svg"), std::string::npos);
+  EXPECT_NE(html.find("class='limit'"), std::string::npos);
+  EXPECT_NE(html.find("decode/layers.1.out"), std::string::npos);
+  EXPECT_NE(html.find("Not checked"), std::string::npos);
+}
+
+TEST_F(GateMain, OneBitBetweenTpTurnsI3Red) {
+  write(Precision::fp32, 1, "", flip_bit);
+  EXPECT_EQ(red_steps(1), (Verdicts{{"i3-fp32", "FAIL"}}));
+}
+
+TEST_F(GateMain, OneBitBetweenGridsTurnsThatStepRed) {
+  write(Precision::bf16, 2, "-grid-8192", flip_bit);
+  EXPECT_EQ(red_steps(1), (Verdicts{{"prefill-grid", "FAIL"}}));
+}
+
+TEST_F(GateMain, OneBitBetweenTwoRunsTurnsI1Red) {
+  SyntheticRun run = make_synthetic_run(Precision::bf16);
+  flip_bit(run);
+  // Calls: two in fp32, TP=1 and TP=2 in bf16, then the second TP=2 run.
+  testing::write_engine_outputs(run.results, 2, model() / "outputs-call-5");
+  EXPECT_EQ(red_steps(1), (Verdicts{{"i1", "FAIL"}}));
+}
+
+TEST_F(GateMain, RanksThatDifferTurnI2Red) {
+  write(Precision::fp32, 2, "",
+        [](SyntheticRun& run) { run.result("alpha").dump.rank_differences = {"layers.0.out"}; });
+  EXPECT_EQ(red_steps(1), (Verdicts{{"i2", "FAIL"}, {"oracle-tp2-fp32", "FAIL"}}));
+}
+
+TEST_F(GateMain, WrongNumbersTurnTheOracleStepsRed) {
+  for (const int tp : {1, 2}) {
+    write(Precision::bf16, tp, "",
+          [](SyntheticRun& run) { run.perturb("alpha", "layers.0.mixer", 0.2); });
+  }
+  EXPECT_EQ(red_steps(1), (Verdicts{{"oracle-tp1-bf16", "FAIL"}, {"oracle-tp2-bf16", "FAIL"}}));
+}
+
+TEST_F(GateMain, BadShardsTurnVerifyRed) {
+  write_file_atomically(model() / "bad-shards", std::string("lockstep-weights: q_proj differs\n"));
+  EXPECT_EQ(red_steps(1), (Verdicts{{"verify", "FAIL"}}));
+}
+
+TEST_F(GateMain, AFaultThatNobodySeesTurnsTheGateRed) {
+  SyntheticRun blind = make_synthetic_run(Precision::fp32);
+  std::swap(blind.results[0], blind.results[1]);
+  testing::write_engine_outputs(blind.results, 2, model() / "outputs-faulty");
+  EXPECT_EQ(red_steps(1), (Verdicts{{"planted-fault", "FAIL"}}));
+}
+
+TEST_F(GateMain, AFailingEngineIsAnErrorEverywhereItIsNeeded) {
+  write_file_atomically(model() / "stderr", std::string("lockstep-rank: no memory\n"));
+  write_file_atomically(model() / "exit", std::string("1"));
+  const Verdicts red = red_steps(3);
+  EXPECT_EQ(red.size(), 10u);
+  for (const auto& [step, verdict] : red) EXPECT_EQ(verdict, "ERROR") << step;
+  EXPECT_EQ(red.count("shard") + red.count("verify") + red.count("empty-run"), 0u);
+}
+
+TEST_F(GateMain, AnUnreadableOracleIsAnError) {
+  std::filesystem::remove(dir_.path() / "oracle.json");
+  EXPECT_EQ(red_steps(3)["empty-run"], "ERROR");
+}
+
+TEST_F(GateMain, AnOracleOfImagesAloneIsMistrusted) {
+  Oracle oracle = make_synthetic_run(Precision::fp32).oracle;
+  std::erase_if(oracle.prompts, [](const OraclePrompt& prompt) { return !prompt.has_image; });
+  testing::write_oracle(oracle, dir_.path() / "oracle");
+  const Verdicts red = red_steps(1);
+  EXPECT_EQ(red.at("oracle-tp1-fp32"), "MISTRUSTED");
+  EXPECT_EQ(red.at("i1"), "MISTRUSTED");
+  EXPECT_EQ(red.at("i2"), "MISTRUSTED");
+  EXPECT_EQ(red.at("planted-fault"), "FAIL") << "nothing was caught";
+}
+
+TEST_F(GateMain, OnlyRunsWhatIsAskedFor) {
+  EXPECT_EQ(red_steps(0, {"--only", "i3-fp32,empty-run"}), Verdicts{});
+  const Json json = Json::parse(read_text_file(out() / "receipt.json"));
+  EXPECT_EQ(json["steps"].size(), 2u);
+  EXPECT_EQ(json["runs"].size(), 2u);
+  EXPECT_EQ(gate({"--only", "i9"}).exit_code, 2);
+}
+
+TEST_F(GateMain, TheFaultReachesEveryRun) {
+  EXPECT_EQ(red_steps(0, {"--fault", "mlp.rows-permuted", "--only", "oracle-tp2-fp32"}),
+            Verdicts{});
+  EXPECT_NE(read_text_file(model() / "arguments").find("--fault mlp.rows-permuted"),
+            std::string::npos);
+}
+
+TEST_F(GateMain, TextIsPlainInAPipe) {
+  const std::string text = gate({}).stdout_text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+  EXPECT_NE(text.find("verdict: PASS in "), std::string::npos);
+  EXPECT_NE(text.find("not checked: image prompts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Stands in for lockstep-weights in tests: "shard" makes the folder; "verify" fails when MODEL/bad-shards
+# exists, with its text.
+set -eu
+command=$1
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --model) model=$2 ;;
+    --out) out=$2 ;;
+    --shards) shards=$2 ;;
+  esac
+  shift
+done
+case "$command" in
+  shard) mkdir -p "$out" ;;
+  verify)
+    [ -d "$shards" ]
+    if [ -f "$model/bad-shards" ]; then cat "$model/bad-shards" >&2; exit 1; fi
+    ;;
+esac
