@@ -5,8 +5,8 @@
 
 Jinja2 is set up as Hugging Face sets it up for chat templates. A line is {"template": name,
 "source": text}, or a case {"template": name, "chat": body} or {"template": name, "context":
-variables}, both as JSON text (so that no reader on the way changes a number), with "text" or "error"
-as the expectation.
+variables}, both as JSON text (so that no reader on the way changes a number), with "text" or
+"error" as the expectation.
 """
 import datetime
 import functools
