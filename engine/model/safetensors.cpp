@@ -198,7 +198,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   });
   for (size_t i = 0; i < found.size(); ++i) {
     if (i > 0 && found[i].first.begin < found[i - 1].first.end) {
-      fail("{}: tensors {} and {} overlap", label_, found[i - 1].second.name, found[i].second.name);
+      fail("{}: tensors {} and {} overlap", label_, tensors_.back().name, found[i].second.name);
     }
     index_[found[i].second.name] = i;
     tensors_.push_back(std::move(found[i].second));

@@ -81,7 +81,8 @@ TEST(WeightFormats, DecodeExactlyAsTheIndependentDecoders) {
   std::set<std::string> formats;
   for (const std::string& name : case_names()) {
     const std::vector<float> expected = to_float_vector(*cases().find(name + ".expected"));
-    const StoredMatrix stored = Parts(name).open();
+    const Parts parts(name);  // owns the bytes that the matrix views
+    const StoredMatrix stored = parts.open();
     formats.insert(stored.format);
     EXPECT_EQ(name.rfind(stored.format, 0), 0u) << name << " was taken for " << stored.format;
     const auto n_cols = static_cast<size_t>(stored.view.n_cols);

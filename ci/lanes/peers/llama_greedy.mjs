@@ -1,16 +1,14 @@
 // Greedy tokens of llama.cpp (npm package node-llama-cpp) on an oracle's text prompts.
 // Usage: llama_greedy.mjs MODEL.gguf ORACLE.json; prints one JSON object: matches, tokens, forks by prompt.
 import fs from "node:fs";
-import {createRequire} from "node:module";
 import path from "node:path";
 import process from "node:process";
 import {pathToFileURL} from "node:url";
 
 const [modelPath, oraclePath] = process.argv.slice(2);
 // The package lies where the lane put it, not beside this file.
-const require = createRequire(path.join(process.cwd(), "package.json"));
-const packagePath = path.dirname(require.resolve("node-llama-cpp/package.json"));
-const {getLlama} = await import(pathToFileURL(path.join(packagePath, "dist", "index.js")).href);
+const entry = path.join(process.cwd(), "node_modules", "node-llama-cpp", "dist", "index.js");
+const {getLlama} = await import(pathToFileURL(entry).href);
 
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
 const model = await llama.loadModel({modelPath});
@@ -20,7 +18,7 @@ const prompts = JSON.parse(fs.readFileSync(oraclePath, "utf8")).prompts
 const report = {matches: 0, tokens: 0, forks: {}};
 for (const prompt of prompts) {
   const context = await model.createContext({
-    contextSize: prompt.ids.length + prompt.greedy.length + 8, batchSize: 512, threads: 2});
+    contextSize: prompt.ids.length + prompt.greedy.length + 8, batchSize: 512, threads: 1});
   const sequence = context.getSequence();
   let step = 0;
   for await (const token of sequence.evaluate(prompt.ids, {temperature: 0, yieldEogToken: true})) {

@@ -182,7 +182,9 @@ TEST(Synthetic, EveryFormatOpensWithTheIntendedScale) {
         for (const float value : row) sum += static_cast<double>(value) * value;
       }
       const double count = static_cast<double>(stored.view.n_rows * stored.view.n_cols);
-      EXPECT_NEAR(std::sqrt(sum / count) * std::sqrt(128.0), 1.0, 0.05)
+      // Two block scales are all that a small matrix has; each lies within a quarter of its aim.
+      const double tolerance = stored.format == "fp8-block" ? 0.27 : 0.05;
+      EXPECT_NEAR(std::sqrt(sum / count) * std::sqrt(128.0), 1.0, tolerance)
           << target.name << " " << name;
     }
   }
