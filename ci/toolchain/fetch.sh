@@ -73,16 +73,19 @@ signed_by=
 [ -r $keyring ] && signed_by=" signed-by=$keyring"
 echo "deb [arch=amd64$signed_by] $address $suite $components" >"$work/sources.list"
 
-# An older release's index may have passed its date; signatures and digests are checked all the same.
+# An older release's index may have passed its date; signatures and digests are checked anyway.
 options=(
   -qq
-  -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=-
+  -o Dir::Etc::SourceList="$work/sources.list"
+  -o Dir::Etc::SourceParts=-
   -o Dir::State::Lists="$work/lists"
   -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives"
-  -o APT::Sandbox::User="$(id -un)" -o Acquire::Check-Valid-Until=false -o Acquire::Retries=3
+  -o APT::Sandbox::User="$(id -un)" -o Acquire::Check-Valid-Until=false
+  -o Acquire::Retries=3
   -o Acquire::Languages=none -o APT::Architecture=amd64 -o APT::Architectures=amd64
 )
-apt-get "${options[@]}" update >&2 || fail "cannot read the index of $suite at the machine's archive"
+apt-get "${options[@]}" update >&2 ||
+  fail "cannot read the index of $suite at the machine's archive"
 (cd "$work/archives" &&
   apt-get "${options[@]}" download $(printf "%s/$suite " $packages) >&2) ||
   fail "cannot download the packages of $suite from the machine's archive"

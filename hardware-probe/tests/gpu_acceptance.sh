@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves a portable lockstep-probe on a machine with one or more GPUs. Needs bash, the driver and the
-# one file. With python3 and PyTorch it also compares bandwidth with PyTorch's own copy and
+# Proves a portable lockstep-probe on a machine with one or more GPUs. Needs bash, the driver and
+# the one file. With python3 and PyTorch it also compares bandwidth with PyTorch's own copy and
 # reduction; with compute-sanitizer (SANITIZER=path) it runs the bandwidth and latency kernels under
 # it.
 #
@@ -29,7 +29,8 @@ for mode in quick standard; do
   begin=$(date +%s)
   rc=0
   "$probe" --$mode --nonce acceptance --report "$out/$mode.json" --html "$out/$mode.html" \
-    --record "$out/$mode-record.json" --profile "$out/$mode-profile.json" >"$out/$mode.txt" 2>"$out/$mode.err" || rc=$?
+    --record "$out/$mode-record.json" \
+    --profile "$out/$mode-profile.json" >"$out/$mode.txt" 2>"$out/$mode.err" || rc=$?
   seconds=$(($(date +%s) - begin))
   echo "$mode: exit $rc after $seconds s"
   grep -E ' (warn|fail|skip|inconclusive) ' "$out/$mode.txt" || true
