@@ -228,11 +228,11 @@ Oracle read_files(const std::filesystem::path& prefix) {
 }  // namespace
 
 const TapNoise* OraclePrompt::noise_at(const std::string& tap) const {
-  std::string name = tap;
+  std::string plain = tap;
   for (const std::string_view place : {"decode/", "image/"}) {
-    if (name.starts_with(place)) name.erase(0, place.size());
+    if (plain.starts_with(place)) plain.erase(0, place.size());
   }
-  const auto at = bf16_noise.find(name);
+  const auto at = bf16_noise.find(plain);
   return at == bf16_noise.end() ? nullptr : &at->second;
 }
 

@@ -34,10 +34,11 @@ void record_at_images(const Span& span, const std::string& name, const float* x,
   const std::string tap = "image/" + name;
   const bool recorded = name == "embed" || name.ends_with(".out");
   if (!recorded || !span.taps->wants(tap)) return;
-  for (const int64_t position : *span.image_tap_rows) {
-    const int64_t index = position - span.first_position;
+  for (size_t row = 0; row < span.image_tap_rows->size(); ++row) {
+    const int64_t index = (*span.image_tap_rows)[row] - span.first_position;
     if (index < 0 || index >= span.n_tokens) continue;
-    span.taps->append(tap, x + (span.column + index) * width, 1, width);
+    span.taps->put_rows(tap, static_cast<int64_t>(row), x + (span.column + index) * width, 1,
+                        width);
   }
 }
 

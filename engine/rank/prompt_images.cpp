@@ -154,12 +154,15 @@ void PromptImages::compute(const Model& model, Placed& image, TapRecorder* taps)
   image.computed = true;
   if (taps == nullptr) return;
   if (taps->wants("vision_embeds")) {
-    taps->append("vision_embeds", rows.data(), image.patches->n_tokens(), hidden);
+    taps->put_rows("vision_embeds", image.first_row, rows.data(), image.patches->n_tokens(),
+                   hidden);
   }
   if (taps->wants("pixel_values")) {
     const int64_t n = image.patches->n_patches();
+    const int64_t merged = n / image.patches->n_tokens();
     const std::vector<float>& values = image.patches->values;
-    taps->append("pixel_values", values.data(), n, static_cast<int64_t>(values.size()) / n);
+    taps->put_rows("pixel_values", image.first_row * merged, values.data(), n,
+                   static_cast<int64_t>(values.size()) / n);
   }
 }
 
