@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "engine/base/float_formats.h"
 #include "engine/base/philox.h"
@@ -84,6 +85,17 @@ BenchMatrix::BenchMatrix(Codec codec, int64_t n_rows, int64_t n_cols, uint64_t s
     float_scales_.assign(static_cast<size_t>(scale_rows * view_.block_scale_stride), 0.125f);
     view_.block_scales = float_scales_.data();
   }
+}
+
+BenchCache::BenchCache(KvType type, int n_kv_heads, int head_dim, int64_t n_positions) {
+  const int64_t n_pages = (n_positions + kPageTokens - 1) / kPageTokens;
+  const int64_t page_bytes = kv_page_bytes(type, n_kv_heads, head_dim);
+  const bool halves = type == KvType::fp16 || type == KvType::int8;
+  const BenchMatrix codes(halves ? Codec::f16 : Codec::bf16, n_pages, page_bytes / 2, 3);
+  pool_.assign(codes.view().codes, codes.view().codes + n_pages * page_bytes);
+  pages_.resize(static_cast<size_t>(n_pages));
+  std::iota(pages_.begin(), pages_.end(), 0u);
+  view_ = {type, n_kv_heads, head_dim, pool_.data(), pages_.data()};
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model/weight_matrix.h"
+#include "engine/ops/attention/kv_view.h"
 
 namespace lockstep {
 
@@ -29,6 +30,20 @@ class BenchMatrix {
   std::vector<uint8_t> byte_scales_;
   std::vector<float> float_scales_;
   std::vector<float> row_scale_;
+};
+
+// One sequence's cache of one layer. Its bytes are binary16 or bfloat16 values, which read as INT8
+// codes and scales are ordinary numbers too.
+class BenchCache {
+ public:
+  BenchCache(KvType type, int n_kv_heads, int head_dim, int64_t n_positions);
+
+  const KvView& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> pool_;
+  std::vector<uint32_t> pages_;
+  KvView view_;
 };
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "bench/material.h"
@@ -118,28 +117,6 @@ void bench_linear(OpRun& run, Codec codec, const MatrixShape& shape, int64_t max
     run.prefill(name, n, linear_flops(n_rows, shape.n_cols, n), [&] { product(n); });
   }
 }
-
-// Pages whose bytes repeat ordinary values; int8 codes and scales of the same bytes are ordinary
-// numbers too.
-class BenchCache {
- public:
-  BenchCache(KvType type, int n_kv_heads, int head_dim, int64_t n_positions) {
-    const int64_t n_pages = (n_positions + kPageTokens - 1) / kPageTokens;
-    const BenchMatrix codes(type == KvType::fp16 || type == KvType::int8 ? Codec::f16 : Codec::bf16,
-                            n_pages, kv_page_bytes(type, n_kv_heads, head_dim) / 2, 3);
-    pool_.assign(codes.view().codes, codes.view().codes + n_pages * codes.view().row_bytes);
-    pages_.resize(static_cast<size_t>(n_pages));
-    std::iota(pages_.begin(), pages_.end(), 0u);
-    view_ = {type, n_kv_heads, head_dim, pool_.data(), pages_.data()};
-  }
-
-  const KvView& view() const { return view_; }
-
- private:
-  std::vector<std::byte> pool_;
-  std::vector<uint32_t> pages_;
-  KvView view_;
-};
 
 void bench_attention(OpRun& run, KvType type, const char* type_name, const HeadShape& shape) {
   constexpr int64_t kPrefill = kPrefillTokens[1];
