@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork where rounding
-# to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package registry; 85 MB.
-# --speed [RUNS] compares speeds instead: both engines in turn, in one run, so that both meet the same
-# neighbours. It judges nothing.
+# llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork
+# where rounding to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package registry;
+# 85 MB. --speed [RUNS] compares speeds instead: both engines in turn, in one run, so that both meet
+# the same neighbours. It judges nothing.
 set -euo pipefail
 speed_runs=0
 case "${1:-}" in
@@ -27,7 +27,8 @@ case "${1:-}" in
 esac
 cd "$(dirname "$0")/../.."
 root=$PWD
-if ! command -v npm > /dev/null || ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
+if ! command -v npm > /dev/null ||
+  ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
   echo "peers.sh: skipped: no npm with Node 20 here" >&2
   exit 77
 fi
@@ -49,8 +50,8 @@ if [ "$speed_runs" -gt 0 ]; then
   rm -rf speed
   mkdir speed
   for ((run = 1; run <= speed_runs; ++run)); do
-    node "$root/ci/lanes/peers/llama_speed.mjs" gguf/model-f16.gguf "$root/golden/oracle/public.json" \
-      2> speed/peer.log > "speed/peer-$run.json" || {
+    node "$root/ci/lanes/peers/llama_speed.mjs" gguf/model-f16.gguf \
+      "$root/golden/oracle/public.json" 2> speed/peer.log > "speed/peer-$run.json" || {
       tail -n 20 speed/peer.log >&2
       exit 1
     }
@@ -78,6 +79,6 @@ check() { # check TYPE JAVASCRIPT: converts, runs, and judges the report with an
 check f32 'r.tokens === 1152 && r.matches === 1152'
 check f16 'r.tokens === 1152 && r.matches === 1152'
 # A check that cannot fail proves nothing: the 8-bit file must fork where it is known to.
-check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 && r.forks["code-3k"] === 52 &&
-  !("zh-short" in r.forks)'
+check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 &&
+  r.forks["code-3k"] === 52 && !("zh-short" in r.forks)'
 exit $failed
