@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork
-# where rounding to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package registry;
-# 85 MB. --speed [RUNS] compares speeds instead: both engines in turn, in one run, so that both meet
-# the same neighbours. It judges nothing.
+# where rounding to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package
+# registry; 85 MB. --speed [RUNS] compares speeds instead: both engines in turn, in one run, so that
+# both meet the same neighbours. It judges nothing.
 set -euo pipefail
 speed_runs=0
 case "${1:-}" in
