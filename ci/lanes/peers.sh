@@ -1,11 +1,23 @@
 #!/usr/bin/env bash
-# llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork where rounding
-# to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package registry; 85 MB.
+# llama.cpp reads our GGUF files and must give the oracle's tokens (gguf-f32, gguf-f16) or fork
+# where rounding to 8 bits is known to fork (gguf-q8_0). Needs npm, Node 20 and the package
+# registry; 85 MB. --speed [RUNS] compares speeds instead: both engines in turn, in one run, so that
+# both meet the same neighbours. It judges nothing.
 set -euo pipefail
+speed_runs=0
 case "${1:-}" in
   "") ;;
+  --speed)
+    speed_runs=${2:-3}
+    case $speed_runs in
+      "" | *[!0-9]* | 0*)
+        echo "peers.sh: --speed $speed_runs: wants a number of runs from 1" >&2
+        exit 2
+        ;;
+    esac
+    ;;
   -h | --help)
-    echo "usage: ci/lanes/peers.sh"
+    echo "usage: ci/lanes/peers.sh [--speed [RUNS]]"
     exit 0
     ;;
   *)
@@ -15,7 +27,8 @@ case "${1:-}" in
 esac
 cd "$(dirname "$0")/../.."
 root=$PWD
-if ! command -v npm > /dev/null || ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
+if ! command -v npm > /dev/null ||
+  ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
   echo "peers.sh: skipped: no npm with Node 20 here" >&2
   exit 77
 fi
@@ -29,6 +42,23 @@ if [ ! -d node_modules/node-llama-cpp ]; then
   echo '{"private": true}' > package.json
   npm i --omit=optional --ignore-scripts --no-audit --no-fund \
     "node-llama-cpp@$version" "@node-llama-cpp/linux-x64@$version"
+fi
+
+if [ "$speed_runs" -gt 0 ]; then
+  [ -x "$root/build/bin/lockstep-bench" ] || "$root/ci/setup/build.sh" cpu --target lockstep-bench
+  "$weights" convert --model "$root/golden/tiny-qwen3_5" --to gguf-f16 --out gguf > /dev/null
+  rm -rf speed
+  mkdir speed
+  for ((run = 1; run <= speed_runs; ++run)); do
+    node "$root/ci/lanes/peers/llama_speed.mjs" gguf/model-f16.gguf \
+      "$root/golden/oracle/public.json" 2> speed/peer.log > "speed/peer-$run.json" || {
+      tail -n 20 speed/peer.log >&2
+      exit 1
+    }
+    "$root/build/bin/lockstep-bench" cpu --golden "$root/golden" --sections engine --runs 1 --json \
+      > "speed/lockstep-$run.json"
+  done
+  exec node "$root/ci/lanes/peers/speed_table.mjs" speed
 fi
 
 failed=0
@@ -49,6 +79,6 @@ check() { # check TYPE JAVASCRIPT: converts, runs, and judges the report with an
 check f32 'r.tokens === 1152 && r.matches === 1152'
 check f16 'r.tokens === 1152 && r.matches === 1152'
 # A check that cannot fail proves nothing: the 8-bit file must fork where it is known to.
-check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 && r.forks["code-3k"] === 52 &&
-  !("zh-short" in r.forks)'
+check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 &&
+  r.forks["code-3k"] === 52 && !("zh-short" in r.forks)'
 exit $failed

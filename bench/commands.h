@@ -1,0 +1,13 @@
+// The subcommands of lockstep-bench.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+// Adds the command to `app`; when it is chosen, it runs during parsing and sets `exit_code`.
+void add_cpu_command(CLI::App& app, int& exit_code);
+
+}  // namespace lockstep

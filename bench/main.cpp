@@ -1,0 +1,22 @@
+// lockstep bench: how fast things are, always beside what the same machine could do in the same
+// run.
+#include <CLI/CLI.hpp>
+
+#include "bench/commands.h"
+#include "engine/base/cli.h"
+#include "engine/base/error.h"
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-bench", [&] {
+    CLI::App app("Benchmarks");
+    app.require_subcommand(1);
+    int exit_code = 0;
+    lockstep::add_cpu_command(app, exit_code);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
+    }
+    return exit_code;
+  });
+}
