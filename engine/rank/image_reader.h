@@ -26,8 +26,8 @@ class ImageReader {
   std::shared_ptr<const ImagePatches> read_data_url(std::string_view url,
                                                     const std::string& label) const;
 
-  // Throws Error when the pictures have more tokens than the model has positions: called after every
-  // picture, so that a long list cannot fill the memory.
+  // Throws Error when the pictures have more tokens than the model has positions: called after
+  // every picture, so that a long list cannot fill the memory.
   void check_total(const ImageList& images, const std::string& label) const;
 
  private:

@@ -21,7 +21,8 @@ std::vector<EngineJob> oracle_jobs(const Oracle& oracle, Precision precision);
 CompareReport judge_run(const Oracle& oracle, const std::vector<EngineResult>& results,
                         Precision precision, const std::filesystem::path& model);
 
-// Starts the engine and judges it; image prompts are left out when the model cannot see. Throws Error (exit 3) when it cannot be judged at all.
+// Starts the engine and judges it; image prompts are left out when the model cannot see. Throws
+// Error (exit 3) when it cannot be judged at all.
 CompareReport compare_with_oracle(Oracle oracle, const EngineOptions& options);
 
 }  // namespace lockstep
