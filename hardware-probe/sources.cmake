@@ -43,6 +43,8 @@ set(LOCKSTEP_PROBE_SOURCES
   sim/sim_card.cpp
   sim/sim_memory.cpp)
 
+set(LOCKSTEP_PROBE_KERNELS kernels/probe_kernels.cu)
+
 # Embeds the card database: configure again when a file changes.
 function(lockstep_embed_cards source_dir output)
   file(READ ${source_dir}/cards/volta.json LOCKSTEP_CARDS_VOLTA)

@@ -86,8 +86,12 @@ options=(
 )
 apt-get "${options[@]}" update >&2 ||
   fail "cannot read the index of $suite at the machine's archive"
+wanted=()
+for package in $packages; do
+  wanted+=("$package/$suite")
+done
 (cd "$work/archives" &&
-  apt-get "${options[@]}" download $(printf "%s/$suite " $packages) >&2) ||
+  apt-get "${options[@]}" download "${wanted[@]}" >&2) ||
   fail "cannot download the packages of $suite from the machine's archive"
 
 for package in "$work"/archives/*.deb; do
