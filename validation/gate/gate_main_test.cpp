@@ -11,6 +11,7 @@
 #include "engine/base/process.h"
 #include "engine/base/temp_dir.h"
 #include "validation/gate/receipt.h"
+#include "validation/gate/run_digest.h"
 #include "validation/testing/synthetic_run.h"
 
 namespace lockstep {
@@ -21,6 +22,11 @@ using testing::make_synthetic_run;
 using testing::SyntheticRun;
 using Verdicts = std::map<std::string, std::string>;
 
+// The gate asks for 16 tokens where it looks at the prefill.
+void cut_to_16(SyntheticRun& run) {
+  run.results = first_tokens(std::move(run.results), 16);
+}
+
 class GateMain : public ::testing::Test {
  protected:
   GateMain() {
@@ -29,6 +35,7 @@ class GateMain : public ::testing::Test {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const int tp : {1, 2}) write(precision, tp, "", [](SyntheticRun&) {});
     }
+    write(Precision::bf16, 2, "-grid-64", cut_to_16);
     SyntheticRun faulty = make_synthetic_run(Precision::fp32);
     faulty.perturb("alpha", "decode/layers.1.out", 0.2);
     // The gate runs its fault on the shortest prompts, shortest first.
@@ -121,15 +128,19 @@ TEST_F(GateMain, OneBitBetweenTpTurnsI3Red) {
 }
 
 TEST_F(GateMain, OneBitBetweenGridsTurnsThatStepRed) {
-  write(Precision::bf16, 2, "-grid-8192", flip_bit);
+  write(Precision::bf16, 2, "-grid-64", [](SyntheticRun& run) {
+    cut_to_16(run);
+    flip_bit(run);
+  });
   EXPECT_EQ(red_steps(1), (Verdicts{{"prefill-grid", "FAIL"}}));
 }
 
 TEST_F(GateMain, OneBitBetweenTwoRunsTurnsI1Red) {
   SyntheticRun run = make_synthetic_run(Precision::bf16);
+  cut_to_16(run);
   flip_bit(run);
-  // Calls: two in fp32, TP=1 and TP=2 in bf16, then the second TP=2 run.
-  testing::write_engine_outputs(run.results, 2, model() / "outputs-call-5");
+  // Calls: TP=1 and TP=2 in fp32, the same in bf16, then the run that I1 makes twice.
+  testing::write_engine_outputs(run.results, 2, model() / "outputs-call-6");
   EXPECT_EQ(red_steps(1), (Verdicts{{"i1", "FAIL"}}));
 }
 

@@ -26,6 +26,13 @@ Oracle shortest_prompts(const Oracle& oracle) {
   return cut;
 }
 
+void shorten(std::vector<EngineJob>& jobs, int max_tokens) {
+  for (EngineJob& job : jobs) {
+    job.max_tokens = std::min(job.max_tokens, max_tokens);
+    if (!job.force_ids.empty()) job.force_ids.resize(static_cast<size_t>(job.max_tokens));
+  }
+}
+
 }  // namespace
 
 void run_tool(const std::vector<std::string>& argv) {
@@ -93,7 +100,8 @@ const std::vector<EngineResult>& GateRuns::results(const RunSpec& spec) {
   if (found != results_.end()) return found->second;
   try {
     const Oracle& prompts = spec.short_prompts ? short_oracle() : oracle();
-    const std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
+    std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
+    if (spec.max_tokens > 0) shorten(jobs, spec.max_tokens);
     auto& kept = results_[spec.label];
     if (!jobs.empty()) kept = run_engine(engine_options(spec), jobs);
     digests_.emplace_back(spec.label, run_digest(kept));

@@ -20,6 +20,7 @@ struct RunSpec {
   std::optional<int> prefill_grid = {};
   std::optional<int> slots = {};
   std::string fault = {};
+  int max_tokens = 0;          // 0: as many as the oracle holds
   bool short_prompts = false;  // only the oracle's few shortest text prompts
   bool use_shards = false;     // weights from the shard files, not from the checkpoint
 };

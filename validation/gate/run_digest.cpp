@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "engine/base/digest.h"
-#include "engine/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -100,15 +99,12 @@ std::string first_difference(const std::vector<EngineResult>& a,
   return {};
 }
 
-std::vector<EngineResult> select_results(const std::vector<EngineResult>& results,
-                                         const std::vector<std::string>& names) {
-  std::vector<EngineResult> selected;
-  for (const std::string& name : names) {
-    const EngineResult* result = find_result(results, name);
-    LOCKSTEP_CHECK(result != nullptr);
-    selected.push_back(*result);
+std::vector<EngineResult> first_tokens(std::vector<EngineResult> results, size_t n) {
+  for (EngineResult& result : results) {
+    result.ids.resize(std::min(n, result.ids.size()));
+    result.logits.resize(std::min(n, result.logits.size()));
   }
-  return selected;
+  return results;
 }
 
 }  // namespace lockstep

@@ -17,8 +17,7 @@ std::string run_digest(const std::vector<EngineResult>& results);
 std::string first_difference(const std::vector<EngineResult>& a,
                              const std::vector<EngineResult>& b);
 
-// The results of the named jobs, in that order. Every name must exist.
-std::vector<EngineResult> select_results(const std::vector<EngineResult>& results,
-                                         const std::vector<std::string>& names);
+// The results cut down to their first n tokens; taps stay.
+std::vector<EngineResult> first_tokens(std::vector<EngineResult> results, size_t n);
 
 }  // namespace lockstep
