@@ -18,6 +18,12 @@ inline constexpr double kFp32RelL2 = 2e-5;
 // weakest planted fault (tanh for exact GELU in the merger) is 4e-6.
 inline constexpr double kFp32VisionRelL2 = 1e-6;
 
+// bf16, relative L2 of the tower's rows, of which the oracle records no noise. One stored rounding
+// is 2^-9 / sqrt(3) = 1.1e-3 across a tensor, the last one alone; the golden tower's two blocks
+// together give 2e-3. A tower of 27 blocks rounds its residual stream 14 times as often: sqrt(14) *
+// 2e-3 = 7.5e-3. A wrong patch order or another picture is of size 1.
+inline constexpr double kBf16VisionRelL2 = 1e-2;
+
 // fp32, prompts whose pictures were resampled: where other codes are allowed, they carry through
 // the tower and all layers. One neighbouring code in 0.2 % of the values makes 2e-5; five times
 // that.

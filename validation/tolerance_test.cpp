@@ -10,6 +10,7 @@ namespace {
 TEST(Tolerance, FrozenList) {
   EXPECT_EQ(kFp32RelL2, 2e-5);
   EXPECT_EQ(kFp32VisionRelL2, 1e-6);
+  EXPECT_EQ(kBf16VisionRelL2, 1e-2);
   EXPECT_EQ(kFp32ResizedRelL2, 1e-4);
   EXPECT_EQ(kResizedCodeShare, 0.005);
   EXPECT_EQ(kFp32Margin, 1e-3);
