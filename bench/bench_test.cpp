@@ -260,6 +260,16 @@ TEST(Report, JsonHoldsMedianSpreadAndRuns) {
   EXPECT_EQ(json["ops"][0]["tokens"], 4);
 }
 
+TEST(Report, SharesAboveTheRoofAreNotCredible) {
+  Results results;
+  results.add(series("engine", "prefill k=0", 184, Roof::fma), 5, 0.9);
+  EXPECT_TRUE(results.series()[0].credible());
+  results.add(series("engine", "prefill k=0", 184, Roof::fma), 5, 5.4);
+  EXPECT_FALSE(results.series()[0].credible());
+  const Json json = Json::parse(results_json({}, results));
+  EXPECT_EQ(json["engine"][0]["credible"], false);
+}
+
 TEST(Report, KeepsSeriesApart) {
   Results results;
   Series key = series("engine", "decode k=0", 184, Roof::read);

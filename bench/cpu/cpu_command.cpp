@@ -1,5 +1,7 @@
 // lockstep bench cpu: roofs, ops and the engine in one run.
+#include <stdlib.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -96,6 +98,7 @@ int bench_cpu(CpuBenchSettings settings) {
   context.model = settings.model.string();
   context.cpu_target = current_cpu_target();
   context.n_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (getloadavg(&context.load, 1) != 1) context.load = 0;
   context.n_runs = settings.n_runs;
   context.weights = weight_bytes(Checkpoint(settings.model), config);
   const Pools pools = make_pools(settings, context.n_cores);

@@ -19,7 +19,7 @@ constexpr Codec kCodecs[] = {Codec::f32,       Codec::bf16,  Codec::f16, Codec::
                              Codec::fp8_block, Codec::nvfp4, Codec::int4};
 constexpr int64_t kDecodeTokens[] = {1, 2, 3, 4};
 constexpr int64_t kPrefillTokens[] = {64, 512};
-constexpr TimerOptions kOpTimer{.n_samples = 3, .min_sample_s = 0.004};
+constexpr TimerOptions kOpTimer{.n_samples = 5, .min_sample_s = 0.002};
 
 struct MatrixShape {
   std::string name;

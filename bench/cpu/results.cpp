@@ -33,6 +33,7 @@ Json series_json(const Series& series) {
   if (series.roof != Roof::none) {
     json["roof"] = roof_name(series.roof);
     json["share"] = spread_json(series.shares);
+    json["credible"] = series.credible();
   }
   if (series.floor) json["floor"] = *series.floor;
   return json;
@@ -97,7 +98,8 @@ void print_ops(const Results& results) {
     for (const int64_t n : tokens) {
       const auto at = std::find_if(ops.begin(), ops.end(),
                                    [&](const Series* s) { return in_row(s) && s->n_tokens == n; });
-      row.push_back(at == ops.end() ? "" : percent_text((*at)->shares));
+      row.push_back(
+          at == ops.end() ? "" : percent_text((*at)->shares) + ((*at)->credible() ? "" : " ?"));
     }
     table.add_row(row);
     std::erase_if(ops, in_row);
@@ -123,7 +125,9 @@ void print_engine(const Results& results) {
                    spread_text(series->values), percent_text(series->shares),
                    series->roof == Roof::fma ? "FMA peak" : "read bandwidth",
                    series->floor ? fmt::format("{:.0f} %", 100 * *series->floor) : "",
-                   held ? "" : "below"});
+                   !series->credible() ? "not credible"
+                   : held              ? ""
+                                       : "below"});
   }
   fmt::print("\nEngine (floors are information: nothing fails here)\n");
   table.print();
@@ -137,6 +141,11 @@ bool CpuBenchSettings::wants(const std::string& section) const {
 
 std::string roof_name(Roof roof) {
   return roof == Roof::fma ? "fma" : roof == Roof::read ? "read" : "";
+}
+
+bool Series::credible() const {
+  constexpr double kMostCredible = 1.1;  // sizes of read roofs are up to 10 % apart
+  return std::all_of(shares.begin(), shares.end(), [](double s) { return s <= kMostCredible; });
 }
 
 void Results::add(const Series& key, double value, double share) {
@@ -154,6 +163,7 @@ std::string results_json(const BenchContext& context, const Results& results) {
       {"version", 1},
       {"cpu_target", context.cpu_target},
       {"cores", context.n_cores},
+      {"load", context.load},
       {"runs", context.n_runs},
       {"model", context.model},
       {"weight_bytes", {{"round", context.weights.round}, {"draft", context.weights.draft}}},
@@ -175,6 +185,11 @@ void print_results(const BenchContext& context, const Results& results) {
       printable(context.model), human_bytes(static_cast<double>(context.weights.round)),
       human_bytes(static_cast<double>(context.weights.draft)), context.n_cores, context.cpu_target,
       context.n_runs, context.n_runs == 1 ? "run" : "runs");
+  if (context.load > 0.5 * context.n_cores) {
+    fmt::print(
+        "This machine was busy (load {:.1f}): read shares as lower bounds, '?' as noise.\n\n",
+        context.load);
+  }
   print_roofs(results);
   print_ops(results);
   print_engine(results);

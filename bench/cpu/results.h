@@ -26,6 +26,10 @@ struct Series {
   Roof roof = Roof::none;
   std::optional<double> floor;  // share of the roof that the design asks for
 
+  // False when a run exceeded its roof by more than measurement allows: neighbours disturbed the
+  // roof, and no share of this series means anything.
+  bool credible() const;
+
   std::vector<double> values;  // one a run, in `unit`
   std::vector<double> shares;  // of the roof measured in the same run; empty without roof
 };
@@ -47,6 +51,7 @@ struct BenchContext {
   std::string cpu_target;
   int n_cores = 0;
   int n_runs = 0;
+  double load = 0;  // runnable processes of the whole machine in the minute before, as uptime says
   WeightBytes weights;
 };
 

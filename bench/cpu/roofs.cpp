@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kFmaSteps = int64_t{1} << 18;
 constexpr int64_t kChains = 10;  // independent sums: more than latency times ports
-constexpr TimerOptions kRoofTimer{.n_samples = 9, .min_sample_s = 0.005};
+// Samples shorter than a slice of the scheduler: beside busy neighbours some are left in peace.
+constexpr TimerOptions kRoofTimer{.n_samples = 25, .min_sample_s = 0.001};
 
 // Every chain converges to 1, so no step meets a denormal or an infinity; they start apart so that
 // the compiler cannot take one for another, and the empty assembly keeps it from dropping the loop.
@@ -115,7 +116,7 @@ double fma_flops_per_s(const std::string& cpu_target, ThreadPool& pool) {
 
 double read_bytes_per_s(int64_t n_bytes, ThreadPool& pool) {
   constexpr int64_t kBlockFloats = 128;
-  constexpr int64_t kBytesPerCall = int64_t{32} << 20;  // hides what starting the threads costs
+  constexpr int64_t kBytesPerCall = int64_t{4} << 20;  // hides what starting the threads costs
   const int64_t n_blocks = std::max<int64_t>(n_bytes / (kBlockFloats * 4), pool.n_threads());
   const int64_t n_passes = std::max<int64_t>(kBytesPerCall / n_bytes, 1);
   AlignedFloats buffer;

@@ -28,7 +28,7 @@ esac
 cd "$(dirname "$0")/../.."
 root=$PWD
 if ! command -v npm > /dev/null ||
-  ! node -e 'process.exit(parseInt(process.versions.node) < 20)'; then
+  ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
   echo "peers.sh: skipped: no npm with Node 20 here" >&2
   exit 77
 fi
