@@ -31,7 +31,8 @@ TEST(QuantClaims, ReadsEveryStyle) {
   EXPECT_EQ(groups.family_of("lm_head"), "plain");
   EXPECT_EQ(groups.family_of("model.visual.blocks.0.attn.qkv"), "plain");
   const QuantClaims layers = claims(
-      R"({"quantized_layers":{"language_model.model.layers.0.mlp.up_proj":{"quant_algo":"W4A16_NVFP4"}}})");
+      R"({"quantized_layers":{
+          "language_model.model.layers.0.mlp.up_proj":{"quant_algo":"W4A16_NVFP4"}}})");
   EXPECT_EQ(layers.family_of(kUp), "nvfp4");
   EXPECT_EQ(layers.family_of(kQ), "plain");
   EXPECT_EQ(parse_quant_claims("{}").family_of(kUp), "");

@@ -2,9 +2,9 @@
 
 Usage: numpy_forward.py --model DIR --prompts ORACLE.json --names a,b --n-tokens N --out PREFIX
 
-It shares nothing with the engine: the decoders and the forward pass are written from the definitions of the
-formats and of the model (text part, greedy). PREFIX.json and PREFIX.safetensors have the form of golden/oracle,
-so that `lockstep compare --oracle PREFIX` judges the engine by them.
+It shares nothing with the engine: the decoders and the forward pass are written from the
+definitions of the formats and of the model (text part, greedy). PREFIX.json and PREFIX.safetensors
+have the form of golden/oracle, so that `lockstep compare --oracle PREFIX` judges the engine.
 """
 import argparse
 import json
@@ -15,7 +15,8 @@ import numpy as np
 
 F32 = np.float32
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], F32)
-DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "U8": "u1", "I32": "<u4", "I64": "<i8"}
+DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "U8": "u1",
+          "I32": "<u4", "I64": "<i8"}
 AWQ_COLUMNS = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
@@ -31,7 +32,7 @@ def e4m3_table():
 E4M3 = e4m3_table()
 
 
-# --- checkpoint ---------------------------------------------------------------------------------------------
+# --- checkpoint ---
 
 def read_safetensors(path):
     with open(path, "rb") as file:
@@ -110,7 +111,8 @@ class Weights:
         zero = F32(8)
         group = codes.shape[1] // scale.shape[1]
         if self.has(base + ".weight_zero_point"):
-            zero = nibbles(self.raw(base + ".weight_zero_point").T).T[:codes.shape[0]].repeat(group, 1)
+            zero = nibbles(self.raw(base + ".weight_zero_point").T).T[:codes.shape[0]]
+            zero = zero.repeat(group, 1)
         return (codes - zero) * scale.repeat(group, 1)
 
     def gptq(self, base):
@@ -133,7 +135,7 @@ class Weights:
         return (codes - zero) * scale.repeat(group, 1)
 
 
-# --- model --------------------------------------------------------------------------------------------------
+# --- model ---
 
 def sigmoid(x):
     return F32(1) / (F32(1) + np.exp(-x))
@@ -192,7 +194,8 @@ class Model:
         t = self.text
         channels = (2 * t["linear_num_key_heads"] * t["linear_key_head_dim"] +
                     t["linear_num_value_heads"] * t["linear_value_head_dim"])
-        recurrent = (t["linear_num_value_heads"], t["linear_key_head_dim"], t["linear_value_head_dim"])
+        recurrent = (t["linear_num_value_heads"], t["linear_key_head_dim"],
+                     t["linear_value_head_dim"])
         return [{"k": [], "v": []} if full else
                 {"conv": np.zeros((3, channels), F32), "s": np.zeros(recurrent, F32)}
                 for full in self.full]
@@ -261,17 +264,22 @@ class Model:
         taps["embed"] = x
         for i, w in enumerate(self.layers):
             h = rms_norm(x, w["in"], self.eps)
-            mixer = self.attention(w, h, states[i], start) if self.full[i] else self.gated_delta(w, h, states[i])
+            if self.full[i]:
+                mixer = self.attention(w, h, states[i], start)
+            else:
+                mixer = self.gated_delta(w, h, states[i])
             x = x + mixer
             h = rms_norm(x, w["post"], self.eps)
             mlp = (silu(h @ w["gate"].T) * (h @ w["up"].T)) @ w["down"].T
             x = x + mlp
-            taps[f"layers.{i}.mixer"], taps[f"layers.{i}.mlp"], taps[f"layers.{i}.out"] = mixer, mlp, x
+            taps[f"layers.{i}.mixer"] = mixer
+            taps[f"layers.{i}.mlp"] = mlp
+            taps[f"layers.{i}.out"] = x
         taps["final_norm"] = rms_norm(x, self.final, self.eps)
         return taps["final_norm"][-1] @ self.head.T
 
 
-# --- oracle -------------------------------------------------------------------------------------------------
+# --- oracle ---
 
 def record_prompt(model, prompt, n_tokens, tail):
     states, tensors, taps = model.fresh_state(), {}, {}
@@ -290,7 +298,8 @@ def record_prompt(model, prompt, n_tokens, tail):
         entry["greedy"].append(best)
         entry["second"].append(second)
         entry["margin"].append(float(wide[best] - wide[second]))
-        entry["logprob"].append(float(wide[best] - largest - np.log(np.exp(wide - largest).sum())))
+        log_sum = largest + np.log(np.exp(wide - largest).sum())
+        entry["logprob"].append(float(wide[best] - log_sum))
         taps = {}
         logits = model.forward([best], states, len(ids) + step, taps)
         if step < tail:

@@ -1,5 +1,6 @@
 // Greedy tokens of llama.cpp (npm package node-llama-cpp) on an oracle's text prompts.
-// Usage: llama_greedy.mjs MODEL.gguf ORACLE.json; prints one JSON object: matches, tokens, forks by prompt.
+// Usage: llama_greedy.mjs MODEL.gguf ORACLE.json
+// Prints one JSON object: matches, tokens, and where each prompt forks.
 import fs from "node:fs";
 import path from "node:path";
 import process from "node:process";

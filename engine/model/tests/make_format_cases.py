@@ -2,8 +2,8 @@
 
 Usage: make_format_cases.py OUT.safetensors
 
-An independent decoder: standard library only, written from the definitions of the formats. Values are
-exact products in float64, rounded once to float32. Tensors CASE.SUFFIX are the stored parts,
+An independent decoder: standard library only, written from the definitions of the formats. Values
+are exact products in float64, rounded once to float32. Tensors CASE.SUFFIX are the stored parts,
 CASE.expected the values; CASE starts with the name of the format.
 """
 import json
@@ -173,7 +173,8 @@ def compressed_int4_cases():
             add(case + ".weight_zero_point", "I32", [n_rows // 8, n_groups],
                 [columns[g][w] for w in range(n_rows // 8) for g in range(n_groups)])
             add(case + ".weight_g_idx", "I32", [n_cols], [k // group for k in range(n_cols)])
-        expect(case, n_rows, n_cols, lambda n, k: (q[n][k] - zero[n][k // group]) * s[n][k // group])
+        expect(case, n_rows, n_cols,
+               lambda n, k: (q[n][k] - zero[n][k // group]) * s[n][k // group])
 
 
 def gptq_and_awq_cases():
@@ -216,7 +217,8 @@ def gptq_and_awq_cases():
 def write(path):
     header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [offset, offset + len(data)]}
         offset += len(data)
     text = json.dumps(header).encode()
     with open(path, "wb") as out:

@@ -1,10 +1,9 @@
-// What the tests of this module share: temporary folders, checkpoints in memory, expected failures.
+// What the tests of this module share: temporary folders, expected failures, random bytes.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,21 +14,11 @@
 
 namespace lockstep {
 
+// A folder in memory where there is some: product code flushes to disk, and tests need not wait.
 class TestDir {
  public:
-  TestDir() {
-    // Memory where there is some: product code flushes to disk, and tests need not wait for it.
-    const std::filesystem::path memory = "/dev/shm";
-    const bool usable = ::access(memory.c_str(), W_OK) == 0;
-    const auto parent = usable ? memory : std::filesystem::temp_directory_path();
-    std::string pattern = (parent / "lockstep-test-XXXXXX").string();
-    LOCKSTEP_CHECK(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TestDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  TestDir();
+  ~TestDir();
   TestDir(const TestDir&) = delete;
   TestDir& operator=(const TestDir&) = delete;
 
@@ -40,31 +29,12 @@ class TestDir {
   std::filesystem::path path_;
 };
 
-// The message of the Error that `body` throws; "" (and a failure) when it throws none.
-template <typename Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
+// The message of the Error that `body` throws; "" (and a test failure) when it throws none.
+std::string error_of(const std::function<void()>& body);
 
-template <typename Body>
-void expect_error(const Body& body, const std::vector<std::string>& words) {
-  const std::string message = error_of(body);
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  for (const std::string& word : words) {
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
-  }
-}
+// The body must throw an Error whose message is one line and holds every word.
+void expect_error(const std::function<void()>& body, const std::vector<std::string>& words);
 
-inline std::vector<std::byte> random_bytes(PhiloxStream& random, size_t n_bytes) {
-  std::vector<std::byte> bytes(n_bytes);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next_u32());
-  return bytes;
-}
+std::vector<std::byte> random_bytes(PhiloxStream& random, size_t n_bytes);
 
 }  // namespace lockstep
