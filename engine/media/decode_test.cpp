@@ -67,7 +67,8 @@ TEST(DecodePng, EveryKindBecomesRgb) {
 TEST(DecodeJpeg, EveryKindBecomesRgb) {
   Image picture = test_picture(48, 32);
   for (const JpegKind kind : {JpegKind::rgb, JpegKind::progressive, JpegKind::adobe_cmyk}) {
-    EXPECT_LT(mean_difference(decode(encode_jpeg(picture, kind)), picture), 8.0)
+    // Chroma is stored at half the size, across sharp edges.
+    EXPECT_LT(mean_difference(decode(encode_jpeg(picture, kind)), picture), 12.0)
         << static_cast<int>(kind);
   }
   const Image grey = decode(encode_jpeg(grey_of(picture), JpegKind::grey));

@@ -34,7 +34,7 @@ TEST(ModelImageSize, RoundsHalfToEvenAndFitsTheArea) {
   EXPECT_EQ(size_of(64, 64), Pair(64, 64));
   EXPECT_EQ(size_of(100, 71), Pair(96, 64));
   EXPECT_EQ(size_of(80, 112), Pair(64, 128)) << "2.5 and 3.5 both go to the even neighbour";
-  EXPECT_EQ(size_of(16, 400), Pair(32, 416)) << "half of one rounds to none, the area is raised";
+  EXPECT_EQ(size_of(16, 400), Pair(32, 320)) << "half of one rounds to none, the area is raised";
   EXPECT_EQ(size_of(1, 1), Pair(64, 64));
   EXPECT_EQ(size_of(4000, 3000), Pair(1152, 864));
   EXPECT_EQ(size_of(4, 800), Pair(32, 928)) << "200 to 1 is still taken";

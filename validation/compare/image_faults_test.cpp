@@ -1,5 +1,6 @@
 // Runs the comparison on the golden model's image prompts: sound, and with every planted mistake of
 // the vision path, each of which it must see.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -87,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Vision, ImageFaults,
                                            "mrope.temporal-only", "vision.images-swapped",
                                            "vision.merger-gelu-tanh", "vision.patch-order",
                                            "vision.position-nearest", "vision.rope-axes-swapped"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& parameter) {
+                           std::string name = parameter.param;
                            for (char& c : name) c = c == '.' || c == '-' ? '_' : c;
                            return name;
                          });

@@ -123,7 +123,7 @@ TEST(Images, SpeculationAndOtherRequestsChangeNothing) {
 
 TEST(Images, TwoRanksGiveTheBitsOfOne) {
   std::vector<Request> requests;
-  for (const std::string& name : {"image-tall", "image-two"}) {
+  for (const char* name : {"image-tall", "image-two"}) {
     requests.push_back(image_request(name));
     requests.back().n_logits = 8;
   }
