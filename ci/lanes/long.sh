@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# What ./test --long adds: the suite under sanitizers, every fuzz target, other engines as peers. Every
-# lane runs, also behind one that failed; a lane that cannot run here (exit 77) is listed as skipped.
+# What ./test --long adds: the suite under sanitizers, every fuzz target, other engines as peers.
+# Every
+# lane runs, also behind one that failed; a lane that cannot run here (exit 77) is listed as
+# skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 failed=0

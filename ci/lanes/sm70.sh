@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The CUDA 12.4 lane: fetches the private toolchains (1.3 GB, once), builds the portable probe with its
+# The CUDA 12.4 lane: fetches the private toolchains (1.3 GB, once), builds the portable probe
+# with its
 # kernels for sm_60 to sm_90 and PTX, and tests that one file as a buyer gets it.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -68,19 +68,20 @@ void ask_for_rgb(png_structp png, png_infop info) {
 }
 
 // The two halves of reading. Nothing here owns memory across a libpng call: an error leaves by
-// longjmp.
+// longjmp. The first allocates nothing that grows with the picture.
 bool read_header(const Handles& handles, png_uint_32* width, png_uint_32* height) {
   if (setjmp(png_jmpbuf(handles.png)) != 0) return false;
   png_read_info(handles.png, handles.info);
   *width = png_get_image_width(handles.png, handles.info);
   *height = png_get_image_height(handles.png, handles.info);
-  ask_for_rgb(handles.png, handles.info);
-  png_read_update_info(handles.png, handles.info);
   return true;
 }
 
-bool read_pixels(const Handles& handles, png_bytepp rows) {
+bool read_pixels(const Handles& handles, png_bytepp rows, size_t row_bytes) {
   if (setjmp(png_jmpbuf(handles.png)) != 0) return false;
+  ask_for_rgb(handles.png, handles.info);
+  png_read_update_info(handles.png, handles.info);
+  LOCKSTEP_CHECK(png_get_rowbytes(handles.png, handles.info) == row_bytes);
   png_read_image(handles.png, rows);
   png_read_end(handles.png, handles.info);
   return true;
@@ -114,12 +115,11 @@ StoredImage decode_png(std::span<const std::byte> bytes, const std::string& labe
     fail("{}: not a readable PNG: {}", label, reader.message);
   }
   check_image_size(width, height, label, limits);
-  LOCKSTEP_CHECK(png_get_rowbytes(handles.png, handles.info) == size_t{width} * 3);
   StoredImage stored;
   stored.image = {width, height, std::vector<uint8_t>(size_t{width} * height * 3)};
   std::vector<png_bytep> rows(height);
   for (size_t y = 0; y < height; ++y) rows[y] = stored.image.rgb.data() + y * width * 3;
-  if (!read_pixels(handles, rows.data())) {
+  if (!read_pixels(handles, rows.data(), size_t{width} * 3)) {
     fail("{}: not a readable PNG: {}", label, reader.message);
   }
   stored.orientation = stored_orientation(handles);

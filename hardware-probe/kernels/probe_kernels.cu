@@ -108,8 +108,10 @@ __global__ void __launch_bounds__(kSmThreads) probe_sm(uint64_t seed, ProbeSm* o
   atomicAdd(&hash, static_cast<unsigned long long>(thread_workload(seed, threadIdx.x)));
 #if __CUDA_ARCH__ >= 700
   using namespace nvcuda;
-  __shared__ __half a_tile[kMatrixWarps][256], b_tile[kMatrixWarps][256];
-  __shared__ float c_tile[kMatrixWarps][256];
+  // wmma loads and stores want 32-byte alignment.
+  __shared__ __align__(32) __half a_tile[kMatrixWarps][256];
+  __shared__ __align__(32) __half b_tile[kMatrixWarps][256];
+  __shared__ __align__(32) float c_tile[kMatrixWarps][256];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
   wmma::fill_fragment(sum, 0.0f);

@@ -151,10 +151,12 @@ TEST_F(GateMain, RanksThatDifferTurnI2Red) {
 }
 
 TEST_F(GateMain, WrongNumbersTurnTheOracleStepsRed) {
-  for (const int tp : {1, 2}) {
-    write(Precision::bf16, tp, "",
-          [](SyntheticRun& run) { run.perturb("alpha", "layers.0.mixer", 0.2); });
-  }
+  const auto wrong = [](SyntheticRun& run) { run.perturb("alpha", "layers.0.mixer", 0.2); };
+  for (const int tp : {1, 2}) write(Precision::bf16, tp, "", wrong);
+  write(Precision::bf16, 2, "-grid-64", [&](SyntheticRun& run) {
+    wrong(run);
+    cut_to_16(run);
+  });
   EXPECT_EQ(red_steps(1), (Verdicts{{"oracle-tp1-bf16", "FAIL"}, {"oracle-tp2-bf16", "FAIL"}}));
 }
 

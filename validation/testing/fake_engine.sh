@@ -1,6 +1,8 @@
 #!/bin/sh
-# Stands in for lockstep-generate in tests: copies outputs recorded under MODEL, or fails as MODEL/stderr
-# and MODEL/exit say, or sleeps for MODEL/sleep seconds. Its command line goes to MODEL/arguments and its
+# Stands in for lockstep-generate in tests: copies outputs recorded under MODEL, or fails as
+# MODEL/stderr
+# and MODEL/exit say, or sleeps for MODEL/sleep seconds. Its command line goes to MODEL/arguments
+# and its
 # jobs to MODEL/jobs. The first of these folders that exists is copied, N counting the calls:
 #   outputs-call-N, outputs-PRECISION-tpTP-grid-GRID, outputs-PRECISION-tpTP, outputs
 # and for the fault that the gate plants itself (--fault gdn...) outputs-faulty.
@@ -28,7 +30,10 @@ call=$(wc -l < "$model/arguments")
 if [ -f "$model/sleep" ]; then exec sleep "$(cat "$model/sleep")"; fi
 case "$fault" in
   gdn*) folders=outputs-faulty ;;
-  *) folders="outputs-call-$call outputs-$precision-tp$tp-grid-$grid outputs-$precision-tp$tp outputs" ;;
+  *)
+    folders="outputs-call-$call outputs-$precision-tp$tp-grid-$grid"
+    folders="$folders outputs-$precision-tp$tp outputs"
+    ;;
 esac
 for folder in $folders; do
   if [ -d "$model/$folder" ]; then

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Stands in for lockstep-weights in tests: "shard" makes the folder; "verify" fails when MODEL/bad-shards
+# Stands in for lockstep-weights in tests: "shard" makes the folder; "verify" fails when
+# MODEL/bad-shards
 # exists, with its text.
 set -eu
 command=$1

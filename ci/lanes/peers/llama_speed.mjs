@@ -2,7 +2,6 @@
 // Usage: llama_speed.mjs MODEL.gguf ORACLE.json; prints a JSON list of
 // {threads, tokens, prefill, decode}, both in tokens/s.
 import fs from "node:fs";
-import {createRequire} from "node:module";
 import path from "node:path";
 import process from "node:process";
 import {pathToFileURL} from "node:url";
@@ -10,8 +9,7 @@ import {pathToFileURL} from "node:url";
 const kDecodeTokens = 64;
 const [modelPath, oraclePath] = process.argv.slice(2);
 // The package lies where the lane put it, not beside this file.
-const require = createRequire(path.join(process.cwd(), "package.json"));
-const packagePath = path.dirname(require.resolve("node-llama-cpp/package.json"));
+const packagePath = path.join(process.cwd(), "node_modules", "node-llama-cpp");
 const {getLlama} = await import(pathToFileURL(path.join(packagePath, "dist", "index.js")).href);
 
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
