@@ -22,18 +22,22 @@ function(lockstep_app name)
   install(TARGETS ${program} RUNTIME DESTINATION bin)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT ...]): one GoogleTest program, one
-# CTest entry a case.
+# lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT ...] [PROCESSORS n]): one GoogleTest
+# program, one CTest entry a case. PROCESSORS 2 keeps CTest from running a case that starts an
+# engine beside another one: two engines on two cores wait for each other's threads.
 function(lockstep_test name)
   if(NOT LOCKSTEP_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS cpu)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -44,7 +48,8 @@ function(lockstep_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}."
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+      PROCESSORS ${ARG_PROCESSORS})
 endfunction()
 
 # lockstep_fuzz(NAME_fuzz SOURCES ... LIBS ... CORPUS folder): SOURCES define
