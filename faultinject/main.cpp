@@ -6,6 +6,7 @@
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
+#include "engine/base/golden_folder.h"
 #include "engine/base/process.h"
 #include "engine/base/table.h"
 #include "faultinject/campaign.h"
@@ -21,14 +22,6 @@ struct FaultFlags {
   bool list = false;
   bool json = false;
 };
-
-std::filesystem::path embedded_golden() {
-  const std::filesystem::path bin = sibling_program("");
-  for (const char* place : {"../../golden", "../share/lockstep/golden"}) {
-    if (std::filesystem::exists(bin / place / "oracle")) return (bin / place).lexically_normal();
-  }
-  fail("no embedded golden model beside this program: give --model and --oracle");
-}
 
 int list_faults(bool as_json) {
   Table table({{"fault"}, {"what it does"}});
@@ -96,8 +89,8 @@ int fault_main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
   if (flags.list) return list_faults(flags.json);
-  if (flags.campaign.model.empty()) flags.campaign.model = embedded_golden() / "tiny-qwen3_5";
-  if (flags.campaign.oracle.empty()) flags.campaign.oracle = embedded_golden() / "oracle/public";
+  if (flags.campaign.model.empty()) flags.campaign.model = golden_folder() / "tiny-qwen3_5";
+  if (flags.campaign.oracle.empty()) flags.campaign.oracle = golden_folder() / "oracle/public";
   return run_campaign(flags);
 }
 

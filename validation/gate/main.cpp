@@ -7,6 +7,7 @@
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
+#include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
 #include "validation/compare/report_text.h"
@@ -26,16 +27,6 @@ struct Arguments {
   bool json = false;
   bool list = false;
 };
-
-// The golden folder: beside the build folder of a checkout, or installed.
-fs::path golden_folder() {
-  const fs::path bin = sibling_program("").parent_path();
-  for (const fs::path& folder : {bin / "../../golden", bin / "../share/lockstep/golden"}) {
-    if (fs::is_directory(folder)) return fs::canonical(folder);
-  }
-  fail_with(ExitCode::could_not_judge, "no golden model near {}: give --model and --oracle",
-            bin.string());
-}
 
 void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--quick", arguments.quick, "The quick gate (the only one on a CPU; the default)");
