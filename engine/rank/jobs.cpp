@@ -14,8 +14,8 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
+// Members keep their order: a chat body's tool schemas reach the template as they were written.
+using Json = nlohmann::ordered_json;
 
 constexpr int64_t kDefaultMaxTokens = 256;
 constexpr int64_t kMaxTokensLimit = int64_t{1} << 24;
@@ -302,7 +302,7 @@ SamplingParams load_generation_defaults(const std::filesystem::path& model_dir) 
 
 std::string result_line(const Request& request, const RequestResult& result,
                         const std::string* text) {
-  OrderedJson json;
+  Json json;
   json["name"] = request.name;
   if (text != nullptr) json["text"] = *text;
   json["ids"] = result.ids;
@@ -310,7 +310,7 @@ std::string result_line(const Request& request, const RequestResult& result,
   json["prompt_tokens"] = request.prompt.size();
   json["completion_tokens"] = result.ids.size();
   if (request.n_logits > 0) {
-    OrderedJson steps = OrderedJson::array();
+    Json steps = Json::array();
     for (const StepLogits& step : result.logits) {
       steps.push_back({{"ids", step.ids},
                        {"values", step.values},
@@ -323,7 +323,7 @@ std::string result_line(const Request& request, const RequestResult& result,
                  {"drafted", result.mtp.drafted},
                  {"accepted", result.mtp.accepted}};
   if (request.report_drafts) {
-    OrderedJson rounds = OrderedJson::array();
+    Json rounds = Json::array();
     for (const DraftRound& round : result.mtp.draft_rounds) {
       rounds.push_back({{"step", round.step}, {"drafts", round.drafts}});
     }
