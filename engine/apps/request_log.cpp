@@ -7,6 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/media/data_url.h"
+#include "engine/model/checkpoint_digest.h"
+#include "engine/model/synth/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -62,11 +64,14 @@ std::vector<std::string> result_digests(const fs::path& out_dir) {
   return digests;
 }
 
-std::string model_fingerprint(const std::string& model_dir) {
+std::string model_fingerprint(const std::string& model) {
   Digest128 digest;
-  digest.update(read_text_file(fs::path(model_dir) / "config.json"));
-  const fs::path index = fs::path(model_dir) / "model.safetensors.index.json";
-  if (fs::exists(index)) digest.update(read_text_file(index));
+  if (is_synthetic_spec(model)) {
+    digest.update(model);
+  } else {
+    digest.update(read_text_file(fs::path(model) / "config.json"));
+    digest.update(checkpoint_fingerprint(Checkpoint(fs::path(model))));
+  }
   return digest.hex();
 }
 

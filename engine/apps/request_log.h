@@ -19,7 +19,7 @@ struct LoggedRequest {
 };
 
 struct RequestLog {
-  std::string model_digest;  // of config.json and the tensors' names, types and shapes
+  std::string model_digest;  // model_fingerprint
   std::string precision;
   std::string kv;
   int64_t prefill_grid = 0;
@@ -40,7 +40,8 @@ RequestLog read_request_log(const std::filesystem::path& path);
 // Digests of the results in `out_dir`, in job order.
 std::vector<std::string> result_digests(const std::filesystem::path& out_dir);
 
-// Identifies the checkpoint without reading its tensors' bytes.
-std::string model_fingerprint(const std::string& model_dir);
+// Identifies config.json and the tensors without reading all their bytes (checkpoint_fingerprint),
+// or the name of a synthetic model.
+std::string model_fingerprint(const std::string& model);
 
 }  // namespace lockstep
