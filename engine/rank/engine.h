@@ -78,7 +78,6 @@ class RankEngine {
   const TapRecorder* taps(uint64_t id) const;
   // The slot of a running request, or null.
   const Slot* slot_of(uint64_t id) const;
-  int64_t n_positions_per_slot() const { return context_limit_; }
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
   const KvCache& kv_cache() const { return kv_; }
 
