@@ -39,6 +39,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--mtp", engine.mtp, "Draft tokens a round")->check(CLI::Range(0, 5));
   app.add_option("--kv", engine.kv, "KV cache type");
   app.add_option("--shards", engine.shards, "Folder of shard files");
+  app.add_option("--slots", engine.slots, "Requests that the engine runs together")
+      ->check(CLI::Range(1, 8));
   app.add_option("--engine", engine.engine,
                  "The engine to judge (default: lockstep-generate beside this program)");
   app.add_option("--timeout", arguments.timeout_s, "Seconds that the engine may take")

@@ -19,30 +19,40 @@ constexpr const char* kPlantedFault = "gdn.head-state-lost-at-prompt-end";
 // Longer than any prompt of the oracle: prefill in one piece. A multiple of the GDN chunk of 64.
 constexpr int kOnePiece = 8192;
 constexpr int kSmallGrid = 64;
+// TP=1 runs the requests one by one, TP=2 several together: comparing both also shows that a
+// request does not depend on its neighbours (I6), and decode reads the weights once for all of
+// them.
+constexpr int kSlots = 4;
 // All recorded decode positions and as many again.
 constexpr int kTokensAfterPrefill = 16;
 
 const RunSpec kTp1Fp32{.label = "tp1-fp32", .tp = 1, .precision = Precision::fp32};
-const RunSpec kTp2Fp32{
-    .label = "tp2-fp32", .tp = 2, .precision = Precision::fp32, .use_shards = true};
+const RunSpec kTp2Fp32{.label = "tp2-fp32",
+                       .tp = 2,
+                       .precision = Precision::fp32,
+                       .slots = kSlots,
+                       .use_shards = true};
 const RunSpec kTp1Bf16{
     .label = "tp1-bf16", .tp = 1, .precision = Precision::bf16, .prefill_grid = kOnePiece};
 const RunSpec kTp2Bf16{.label = "tp2-bf16",
                        .tp = 2,
                        .precision = Precision::bf16,
                        .prefill_grid = kOnePiece,
+                       .slots = kSlots,
                        .use_shards = true};
 // The prefill under test, and as many tokens as show what it left behind.
 const RunSpec kTp2Bf16Grid{.label = "tp2-bf16-grid64",
                            .tp = 2,
                            .precision = Precision::bf16,
                            .prefill_grid = kSmallGrid,
+                           .slots = kSlots,
                            .max_tokens = kTokensAfterPrefill,
                            .use_shards = true};
 const RunSpec kTp2Bf16Again{.label = "tp2-bf16-grid64-again",
                             .tp = 2,
                             .precision = Precision::bf16,
                             .prefill_grid = kSmallGrid,
+                            .slots = kSlots,
                             .max_tokens = kTokensAfterPrefill,
                             .use_shards = true};
 const RunSpec kFaulty{.label = "tp2-fp32-faulty",
@@ -102,8 +112,10 @@ const std::vector<StepDefinition>& QuickGate::definitions() {
       {"oracle-tp2-bf16", "TP=2 bf16 against the oracle", &QuickGate::oracle_tp2_bf16},
       {"i1", "I1: the same run again, same bits", &QuickGate::same_again},
       {"i2", "I2: both ranks hold the same bits", &QuickGate::ranks_agree},
-      {"i3-fp32", "I3: TP=1 and TP=2, same bits, fp32", &QuickGate::same_over_tp_fp32},
-      {"i3-bf16", "I3: TP=1 and TP=2, same bits, bf16", &QuickGate::same_over_tp_bf16},
+      {"i3-fp32", "I3, I6: TP=1 alone and TP=2 among others, same bits, fp32",
+       &QuickGate::same_over_tp_fp32},
+      {"i3-bf16", "I3, I6: TP=1 alone and TP=2 among others, same bits, bf16",
+       &QuickGate::same_over_tp_bf16},
       {"prefill-grid", "Prefill on a grid of 64 and in one piece, same bits",
        &QuickGate::same_over_grid},
       {"planted-fault", "A planted fault turns the comparison red", &QuickGate::planted_fault},
@@ -226,9 +238,10 @@ std::string first_reason(const CompareReport& report) {
 void QuickGate::against_oracle(GateStep& step, const RunSpec& spec) {
   const char* precision = spec.precision == Precision::fp32 ? "fp32" : "bf16";
   step.repro =
-      fmt::format("lockstep compare --model {} --oracle {} --tp {} --precision {}{}{} --verbose",
+      fmt::format("lockstep compare --model {} --oracle {} --tp {} --precision {}{}{}{} --verbose",
                   options_.model.string(), options_.oracle.string(), spec.tp, precision,
                   spec.prefill_grid ? fmt::format(" --prefill-grid {}", *spec.prefill_grid) : "",
+                  spec.slots ? fmt::format(" --slots {}", *spec.slots) : "",
                   options_.fault.empty() ? "" : " --fault " + options_.fault);
   const std::vector<EngineResult>& results = runs_.results(spec);
   CompareReport report = judge_run(runs_.oracle(), results, spec.precision, options_.model);
