@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "hardware-probe/kernels/workload.h"
 
 namespace lockstep::probe::sim {
 namespace {
@@ -13,8 +14,11 @@ GpuIdentity identity_of(const Card& card, size_t place) {
   id.pci_id = card.pci_ids.front();
   id.subsystem = "10de:0000";
   id.name = card.reported;
-  id.serial = fmt::format("SIM{:09}", 323018000 + place);
-  id.uuid = fmt::format("GPU-00000000-0000-4000-8000-{:012x}", place + 1);
+  // Cards of another name are other cards: their serial numbers must differ too.
+  uint64_t identity = place;
+  for (const char c : card.name) identity = mix64(identity ^ static_cast<uint8_t>(c));
+  id.serial = fmt::format("SIM{:09}", identity % 1000000000);
+  id.uuid = fmt::format("GPU-00000000-0000-4000-8000-{:012x}", identity >> 16);
   id.vbios = card.vbios_prefix + ".4F.00.09";
   id.inforom = card.board.empty() ? "" : card.board + ".0201.00.03";
   id.inforom_valid = true;

