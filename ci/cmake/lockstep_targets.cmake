@@ -22,6 +22,21 @@ function(lockstep_app name)
   install(TARGETS ${program} RUNTIME DESTINATION bin)
 endfunction()
 
+# Tells the sources that ask for them where the folders of this build are. Only those: a path in
+# every command line would keep two checkouts from sharing one compiler cache. A source that begins
+# to ask is seen at the next configuration.
+function(lockstep_test_folders)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} uses REGEX "LOCKSTEP_(GOLDEN|SOURCE|BIN)_DIR")
+    if(uses)
+      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS
+        "LOCKSTEP_GOLDEN_DIR=\"${CMAKE_SOURCE_DIR}/golden\";\
+LOCKSTEP_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";\
+LOCKSTEP_BIN_DIR=\"${CMAKE_BINARY_DIR}/bin\"")
+    endif()
+  endforeach()
+endfunction()
+
 # lockstep_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT ...] [PROCESSORS n]): one GoogleTest
 # program, one CTest entry a case. PROCESSORS 2 keeps CTest from running a case that starts an
 # engine beside another one: two engines on two cores wait for each other's threads.
@@ -41,10 +56,7 @@ function(lockstep_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE
-    LOCKSTEP_GOLDEN_DIR="${CMAKE_SOURCE_DIR}/golden"
-    LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-    LOCKSTEP_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  lockstep_test_folders(${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}."
