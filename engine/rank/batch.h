@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/ops/common/rounding.h"
+#include "engine/rank/injection.h"
 #include "engine/rank/sequence.h"
 #include "engine/rank/taps.h"
 
@@ -22,6 +23,7 @@ struct Span {
   TapRecorder* taps = nullptr;  // null: nothing is recorded
   int64_t first_visible = 0;    // attention sees positions from here on; 0 but for windowed drafts
   const std::vector<int64_t>* image_tap_rows = nullptr;  // prompt positions of "image/" taps
+  const Injection* injection = nullptr;                  // null: nothing is replaced
 };
 
 struct Batch {

@@ -89,21 +89,48 @@ class Line {
   std::string where_;
 };
 
-TapRequest parse_taps(const Line& job) {
-  const Json& json = job.at("taps");
-  if (!json.is_object()) fail("{}: taps must be an object", job.where());
-  const Line taps(json, job.where() + ": taps");
-  taps.refuse_unknown({"names", "last"});
-  TapRequest request;
-  request.last = taps.integer_or("last", 8, 1, 1 << 20);
+std::vector<std::string> tap_names(const Line& taps) {
+  std::vector<std::string> names;
   if (!taps.has("names") || !taps.at("names").is_array()) {
     fail("{}: names must be a list of tap names", taps.where());
   }
   for (const Json& name : taps.at("names")) {
     if (!name.is_string()) fail("{}: names must be a list of tap names", taps.where());
-    request.names.push_back(name.get<std::string>());
+    names.push_back(name.get<std::string>());
   }
-  return request;
+  return names;
+}
+
+TapRequest parse_taps(const Line& job) {
+  const Json& json = job.at("taps");
+  if (!json.is_object()) fail("{}: taps must be an object", job.where());
+  const Line taps(json, job.where() + ": taps");
+  taps.refuse_unknown({"names", "last"});
+  return {tap_names(taps), taps.integer_or("last", 8, 1, 1 << 20)};
+}
+
+// Files are read once, however many jobs put them in.
+using InjectionFiles = std::map<std::string, std::shared_ptr<const Injection>>;
+
+std::shared_ptr<const Injection> parse_injection(const Line& job, const ModelConfig& config,
+                                                 const fs::path& folder, InjectionFiles& files) {
+  const Json& json = job.at("inject");
+  if (!json.is_object()) fail("{}: inject must be an object", job.where());
+  const Line inject(json, job.where() + ": inject");
+  inject.refuse_unknown({"file", "names"});
+  if (!inject.has("file") || !inject.at("file").is_string()) {
+    fail("{}: file must be the name of a safetensors file", inject.where());
+  }
+  std::shared_ptr<const Injection>& shared = files[json.dump()];
+  if (shared != nullptr) return shared;
+  const TapRequest chosen{inject.has("names") ? tap_names(inject) : std::vector<std::string>{"*"}};
+  try {
+    shared = std::make_shared<const Injection>(folder / inject.at("file").get<std::string>(),
+                                               chosen, config);
+  } catch (const Error& error) {
+    fail("{}: {}", inject.where(), error.what());
+  }
+  return shared;
 }
 
 std::map<int32_t, float> parse_logit_bias(const Line& job) {
@@ -212,7 +239,8 @@ void parse_prompt(const Line& job, const PromptMaker& maker, const fs::path& fol
 }
 
 Request parse_job(const Json& json, const std::string& where, const PromptMaker& maker,
-                  const fs::path& folder, const SamplingParams& defaults) {
+                  const fs::path& folder, const SamplingParams& defaults,
+                  InjectionFiles& injections) {
   if (!json.is_object()) fail("{}: is not a JSON object", where);
   const Line job(json, where);
   job.refuse_unknown({"name",
@@ -238,7 +266,8 @@ Request parse_job(const Json& json, const std::string& where, const PromptMaker&
                       "drafts",
                       "taps",
                       "prefix_cache",
-                      "images"});
+                      "images",
+                      "inject"});
   Request request;
   if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
   request.name = job.at("name").get<std::string>();
@@ -253,6 +282,9 @@ Request parse_job(const Json& json, const std::string& where, const PromptMaker&
   request.use_prefix_cache = job.flag_or("prefix_cache", true);
   request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
   if (job.has("taps")) request.taps = parse_taps(job);
+  if (job.has("inject")) {
+    request.injection = parse_injection(job, maker.config, folder, injections);
+  }
   request.stop_watcher = maker.text.watch(request.stop_strings);
   return request;
 }
@@ -271,13 +303,14 @@ std::vector<Request> read_jobs(const fs::path& path, const PromptMaker& maker,
   std::istringstream lines(read_text_file(path, size_t{1} << 30));
   std::vector<Request> requests;
   std::set<std::string> names;
+  InjectionFiles injections;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}:{}", path.string(), number);
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_discarded()) fail("{}: is not valid JSON", where);
-    requests.push_back(parse_job(json, where, maker, path.parent_path(), defaults));
+    requests.push_back(parse_job(json, where, maker, path.parent_path(), defaults, injections));
     apply(overrides, requests.back());
     if (!names.insert(requests.back().name).second) {
       fail("{}: name '{}' is used twice", where, requests.back().name);

@@ -42,17 +42,22 @@ void record_at_images(const Span& span, const std::string& name, const float* x,
   }
 }
 
-void record_all(const Batch& batch, const std::string& name, const std::vector<float>& x,
-                int64_t width) {
-  for (const Span& span : batch.spans) {
-    record(span, name, x.data(), width);
-    record_at_images(span, name, x.data(), width);
-  }
+// The rows of a span that its job puts in place of those just computed.
+void inject(const Model& model, const Span& span, const std::string& name, float* x,
+            int64_t width) {
+  if (span.injection == nullptr) return;
+  const bool decode = span.phase == Phase::decode;
+  const Injection::Rows* rows = span.injection->find(decode ? "decode/" + name : name);
+  if (rows == nullptr) return;
+  const int64_t position = decode ? span.prompt_tokens : span.prompt_tokens - rows->n_rows;
+  replace_rows(*rows, position, span.first_position, span.n_tokens, width, model.rounding,
+               x + span.column * width);
 }
 
-bool any_taps(const Batch& batch) {
-  return std::any_of(batch.spans.begin(), batch.spans.end(),
-                     [](const Span& span) { return span.taps != nullptr; });
+bool any_hooks(const Batch& batch) {
+  return std::any_of(batch.spans.begin(), batch.spans.end(), [](const Span& span) {
+    return span.taps != nullptr || span.injection != nullptr;
+  });
 }
 
 }  // namespace
@@ -85,13 +90,20 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
   const int64_t hidden = model.config.hidden_size;
   grow(ws.hidden, n * hidden);
   grow(ws.normed, n * hidden);
-  const bool taps = any_taps(batch);
-  const auto tap = [&](int layer, const char* branch, const std::vector<float>& x) {
-    if (taps) record_all(batch, fmt::format("layers.{}.{}", layer, branch), x, hidden);
+  const bool hooks = any_hooks(batch);
+  const auto pass = [&](const std::string& name, std::vector<float>& x) {
+    for (const Span& span : batch.spans) {
+      record(span, name, x.data(), hidden);
+      record_at_images(span, name, x.data(), hidden);
+      inject(model, span, name, x.data(), hidden);
+    }
+  };
+  const auto tap = [&](int layer, const char* branch, std::vector<float>& x) {
+    if (hooks) pass(fmt::format("layers.{}.{}", layer, branch), x);
   };
 
   embed_columns(model, batch, ws.hidden.data());
-  if (taps) record_all(batch, "embed", ws.hidden, hidden);
+  if (hooks) pass("embed", ws.hidden);
   LayerCursor cursor;
   for (int i = 0; i < model.config.n_layers(); ++i) {
     const LayerWeights& layer = model.weights.layers[static_cast<size_t>(i)];
@@ -113,7 +125,7 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
     tap(i, "out", ws.hidden);
   }
   norm_rows(model, ws.hidden.data(), model.weights.final_norm, n, ws.normed.data());
-  if (taps) record_all(batch, "final_norm", ws.normed, hidden);
+  if (hooks) pass("final_norm", ws.normed);
 }
 
 void compute_logits(const Model& model, const float* normed, int64_t n_columns,

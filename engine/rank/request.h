@@ -10,6 +10,7 @@
 
 #include "engine/media/patches.h"
 #include "engine/ops/sample/sample.h"
+#include "engine/rank/injection.h"
 #include "engine/rank/taps.h"
 
 namespace lockstep {
@@ -37,6 +38,7 @@ struct Request {
   bool report_drafts = false;
   bool use_prefix_cache = true;
   std::optional<TapRequest> taps;
+  std::shared_ptr<const Injection> injection;  // null: nothing is put in
   std::vector<std::string> stop_strings;
   std::shared_ptr<StopWatcher> stop_watcher;  // of stop_strings; null without any
 };

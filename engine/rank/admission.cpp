@@ -1,0 +1,124 @@
+// How requests get in: checks, the queue, pages and cached prefixes.
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/fault.h"
+#include "engine/rank/engine.h"
+
+namespace lockstep {
+
+void RankEngine::check_request(const Request& request) const {
+  if (request.prompt.empty()) fail("request {}: the prompt is empty", request.name);
+  if (request.max_tokens < 1) fail("request {}: max_tokens must be at least 1", request.name);
+  const int64_t needed = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  if (needed > context_limit_) {
+    fail("request {}: {} prompt tokens and max_tokens {} need {} positions, the context has {}",
+         request.name, request.prompt.size(), request.max_tokens, needed, context_limit_);
+  }
+  check_prompt_images(request.prompt, request.images, model_.config,
+                      model_.weights.vision != nullptr, "request " + request.name);
+  if (request.injection != nullptr) {
+    request.injection->check(static_cast<int64_t>(request.prompt.size()), request.max_tokens,
+                             "request " + request.name);
+  }
+  for (const auto* ids : {&request.prompt, &request.force_ids}) {
+    for (const int32_t id : *ids) {
+      if (id < 0 || id >= model_.config.vocab_size) {
+        fail("request {}: token {} is outside the vocabulary of {}", request.name, id,
+             model_.config.vocab_size);
+      }
+    }
+  }
+}
+
+uint64_t RankEngine::submit(Request request) {
+  check_request(request);
+  const uint64_t id = n_submitted_++;
+  Entry& entry = entries_[id];
+  entry.request = std::move(request);
+  // A cached prefix would leave the taps of its positions out, and must not keep what was put in.
+  if (entry.request.taps || entry.request.injection != nullptr) {
+    entry.request.use_prefix_cache = false;
+  }
+  if (entry.request.taps) entry.taps = std::make_unique<TapRecorder>(*entry.request.taps);
+  waiting_.push_back(id);
+  return id;
+}
+
+void RankEngine::cancel(uint64_t id) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] != nullptr && slots_[i]->id == id) {
+      cancel_wanted_ |= uint64_t{1} << i;
+      return;
+    }
+  }
+  // Ranks may admit at different moments of their own time, but in the same round: a request that
+  // still waits is cancelled when it gets its slot.
+  if (std::find(waiting_.begin(), waiting_.end(), id) != waiting_.end()) {
+    cancelled_while_waiting_.push_back(id);
+  }
+}
+
+void RankEngine::admit() {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] != nullptr) continue;
+    if (waiting_.empty() || n_admitted_ >= n_agreed_) return;
+    const uint64_t id = waiting_.front();
+    Entry& entry = entries_.at(id);
+    auto slot = std::make_unique<Slot>();
+    slot->id = id;
+    slot->request = &entry.request;
+    slot->result = &entry.result;
+    slot->taps = entry.taps.get();
+    if (!make_room(entry.request, slot)) return;
+    waiting_.pop_front();
+    ++n_admitted_;
+    for (const int32_t token : entry.request.prompt) ++slot->history.prompt_counts[token];
+    slots_[i] = std::move(slot);
+    const auto late =
+        std::find(cancelled_while_waiting_.begin(), cancelled_while_waiting_.end(), id);
+    if (late != cancelled_while_waiting_.end()) {
+      cancelled_while_waiting_.erase(late);
+      cancel_wanted_ |= uint64_t{1} << i;
+    }
+  }
+}
+
+// Reserves every page that the request can need, and starts it from a cached prefix where there is
+// one.
+bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
+  slot->sequence = make_sequence(model_.config, model_.weights.dims);
+  slot->place_prompt(model_.config);
+  const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
+  const Snapshot* snapshot =
+      request.use_prefix_cache ? prefix_cache_.find(slot->keys, round_) : nullptr;
+  // All pages of the snapshot but the last are shared. The last is copied: its MTP slot depends on
+  // this request's next token.
+  const auto n_shared = snapshot == nullptr ? 0 : static_cast<int64_t>(snapshot->pages.size()) - 1;
+  if (!prefix_cache_.free_pages(n_pages - n_shared, snapshot)) return false;
+  const std::vector<uint32_t> fresh = kv_.take_pages(n_pages - n_shared);
+  if (snapshot != nullptr) {
+    slot->sequence.page_table.assign(snapshot->pages.begin(), snapshot->pages.end() - 1);
+    kv_.share(slot->sequence.page_table);
+    kv_.copy_page(snapshot->pages.back(), fresh.front());
+    restore(*slot, *snapshot);
+  }
+  slot->sequence.page_table.insert(slot->sequence.page_table.end(), fresh.begin(), fresh.end());
+  slot->snapshot_points = request.use_prefix_cache ? prefix_cache_.snapshot_points(
+                                                         slot->keys, slot->sequence.n_positions)
+                                                   : std::vector<int64_t>();
+  return true;
+}
+
+void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
+  slot.sequence.gdn = snapshot.states;
+  if (fault_fires("cache.wrong-grid-point")) {
+    slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
+  }
+  slot.sequence.n_positions = snapshot.position();
+  slot.n_mtp_slots = snapshot.position() - 1;
+  slot.carried_hidden = snapshot.hidden;
+  slot.result->cache_hit_tokens = snapshot.position();
+}
+
+}  // namespace lockstep
