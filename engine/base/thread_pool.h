@@ -1,5 +1,7 @@
 // A fixed set of threads that split index ranges. Which thread computes an index never changes a
-// result: every kernel's arithmetic for an index depends on that index alone.
+// result: every kernel's arithmetic for an index depends on that index alone. Ranges are cut by n,
+// grain and the number of threads; a range that its thread has not begun is done by one that is
+// free, so a busy machine costs the share of a core and no waits for the scheduler.
 #pragma once
 
 #include <cstdint>
