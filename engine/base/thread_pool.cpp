@@ -56,7 +56,7 @@ struct ThreadPool::State {
   // holder of a share may read them.
   int64_t n = 0;
   int64_t chunk = 0;
-  const std::function<void(int64_t, int64_t)>* body = nullptr;
+  const RangeBody* body = nullptr;
   std::vector<std::thread> workers;
 
   explicit State(int threads) : n_threads(threads), claims(static_cast<size_t>(threads)) {}
@@ -106,8 +106,7 @@ int ThreadPool::n_threads() const {
   return state_->n_threads;
 }
 
-void ThreadPool::parallel_for(int64_t n, int64_t grain,
-                              const std::function<void(int64_t, int64_t)>& body) {
+void ThreadPool::parallel_for(int64_t n, int64_t grain, const RangeBody& body) {
   LOCKSTEP_CHECK(grain >= 1);
   if (n <= 0) return;
   State& state = *state_;

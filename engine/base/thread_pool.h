@@ -5,10 +5,26 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace lockstep {
+
+// A callable (begin, end) that outlives the call it is passed to: regions are too short and too
+// many for a std::function, which allocates.
+class RangeBody {
+ public:
+  template <class Body>
+  RangeBody(const Body& body)  // NOLINT(google-explicit-constructor): lambdas convert
+      : object_(&body), call_([](const void* object, int64_t begin, int64_t end) {
+          (*static_cast<const Body*>(object))(begin, end);
+        }) {}
+
+  void operator()(int64_t begin, int64_t end) const { call_(object_, begin, end); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void* object, int64_t begin, int64_t end);
+};
 
 class ThreadPool {
  public:
@@ -24,8 +40,7 @@ class ThreadPool {
   // Calls body(begin, end) on disjoint ranges that cover [0, n); returns when all are done. Ranges
   // are multiples of `grain` (1 or more) except the last. `body` must not throw and must not call
   // the pool.
-  void parallel_for(int64_t n, int64_t grain,
-                    const std::function<void(int64_t begin, int64_t end)>& body);
+  void parallel_for(int64_t n, int64_t grain, const RangeBody& body);
 
  private:
   struct State;

@@ -163,11 +163,21 @@ void linear_rows(const Model& model, const MatrixPieces& pieces, const float* x,
   }
 }
 
-void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x,
-                   int64_t n_columns, std::vector<float>& out) {
+void LinearBatch::add(const MatrixPieces& pieces, float* out, int64_t out_width) {
+  for (const WeightMatrix& piece : pieces) {
+    args_.push_back({piece, x_, piece.n_cols, out, out_width, n_columns_, model_.rounding});
+    out += piece.n_rows;
+  }
+}
+
+void LinearBatch::add(const MatrixPieces& pieces, std::vector<float>& out) {
   const int64_t width = n_rows_of(pieces);
-  grow(out, n_columns * width);
-  linear_rows(model, pieces, x, n_columns, out.data(), width, model.rounding);
+  grow(out, n_columns_ * width);
+  add(pieces, out.data(), width);
+}
+
+void LinearBatch::run() {
+  linear_group(args_, model_.pool);
 }
 
 void row_parallel(const Model& model, const MatrixHalves& halves, const std::vector<float>& x,
@@ -176,13 +186,14 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   grow(ws.branch, n_columns * hidden);
   grow(ws.partial, n_columns * hidden);
   float* outs[] = {ws.branch.data(), ws.partial.data()};
+  std::vector<LinearArgs> parts;
   int64_t first_column = 0;
   for (size_t part = 0; part < halves.size(); ++part) {
-    linear({halves[part], x.data() + first_column, x_width, outs[part], hidden, n_columns,
-            model.rounding},
-           model.pool);
+    parts.push_back({halves[part], x.data() + first_column, x_width, outs[part], hidden, n_columns,
+                     model.rounding});
     first_column += halves[part].n_cols;
   }
+  linear_group(parts, model.pool);
   // The partial sum of the last rank: this rank's own, or the second half on a single rank.
   const bool holds_last = model.comm.rank() == model.comm.n_ranks() - 1;
   if (holds_last && fault_fires("comm.partial-dropped")) {
@@ -196,15 +207,26 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   }
 }
 
-void store_kv(const Model& model, const AttentionWeights& weights, const float* normed,
-              const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
-  const int64_t n = batch.n_columns();
+namespace {
+
+// Places of a pass through attention: [n, heads, query | gate], [n, kv heads, head_dim] twice.
+std::vector<float>& query_gate_rows(Workspace& ws) {
+  return ws.wide[0];
+}
+std::vector<float>& key_rows(Workspace& ws) {
+  return ws.wide[2];
+}
+std::vector<float>& value_rows(Workspace& ws) {
+  return ws.wide[3];
+}
+
+// Norm, rotation and pages of the keys and values that the projections have left.
+void store_projected_kv(const Model& model, const AttentionWeights& weights, const Batch& batch,
+                        const LayerCursor& cursor, Workspace& ws) {
   const int n_kv_heads = model.weights.dims.n_kv_heads;
   const int64_t width = int64_t{n_kv_heads} * model.config.head_dim;
-  std::vector<float>& k = ws.wide[2];
-  std::vector<float>& v = ws.wide[3];
-  linear_pieces(model, weights.k_proj, normed, n, k);  // [n, kv heads, head_dim]
-  linear_pieces(model, weights.v_proj, normed, n, v);  // [n, kv heads, head_dim]
+  std::vector<float>& k = key_rows(ws);
+  std::vector<float>& v = value_rows(ws);
   prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads, false,
                 k.data());
   for (const Span& span : batch.spans) {
@@ -214,20 +236,19 @@ void store_kv(const Model& model, const AttentionWeights& weights, const float* 
   }
 }
 
-void attend(const Model& model, const AttentionWeights& weights, const float* normed,
-            const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
+void attend_projected(const Model& model, const AttentionWeights& weights, const Batch& batch,
+                      const LayerCursor& cursor, Workspace& ws) {
   const int64_t n = batch.n_columns();
   const int head_dim = model.config.head_dim;
   const int n_heads = model.weights.dims.n_heads;
   const int64_t width = int64_t{n_heads} * head_dim;
   const FaultSite site{cursor.layer, model.comm.rank(), batch.round};
-  std::vector<float>& qg = ws.wide[0];
+  std::vector<float>& qg = query_gate_rows(ws);
   std::vector<float>& q = ws.wide[1];
   std::vector<float>& out = ws.wide[4];
   grow(q, n * width);
   grow(out, n * width);
 
-  linear_pieces(model, weights.q_proj, normed, n, qg);  // [n, heads, query | gate]
   if (fault_fires("attention.q-gate-swapped", site)) {
     swap_query_and_gate(qg.data(), n * n_heads, head_dim);
   }
@@ -252,10 +273,34 @@ void attend(const Model& model, const AttentionWeights& weights, const float* no
   row_parallel(model, weights.o_proj, out, width, n, ws);  // [n, hidden]
 }
 
+}  // namespace
+
+void store_kv(const Model& model, const AttentionWeights& weights, const float* normed,
+              const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
+  LinearBatch products(model, normed, batch.n_columns());
+  products.add(weights.k_proj, key_rows(ws));
+  products.add(weights.v_proj, value_rows(ws));
+  products.run();
+  store_projected_kv(model, weights, batch, cursor, ws);
+}
+
+void attend(const Model& model, const AttentionWeights& weights, const float* normed,
+            const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
+  LinearBatch products(model, normed, batch.n_columns());
+  products.add(weights.q_proj, query_gate_rows(ws));
+  products.run();
+  attend_projected(model, weights, batch, cursor, ws);
+}
+
 void attention_branch(const Model& model, const AttentionWeights& weights, const float* normed,
                       const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
-  store_kv(model, weights, normed, batch, cursor, ws);
-  attend(model, weights, normed, batch, cursor, ws);
+  LinearBatch products(model, normed, batch.n_columns());
+  products.add(weights.q_proj, query_gate_rows(ws));
+  products.add(weights.k_proj, key_rows(ws));
+  products.add(weights.v_proj, value_rows(ws));
+  products.run();
+  store_projected_kv(model, weights, batch, cursor, ws);
+  attend_projected(model, weights, batch, cursor, ws);
 }
 
 void gdn_branch(const Model& model, const GdnWeights& weights, const float* normed,
@@ -280,10 +325,12 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
   float* log_decay = gates.data();
   float* beta = log_decay + n * heads;
 
-  linear_pieces(model, weights.in_proj_qkv, normed, n, m);  // [n, Q | K | V]
-  linear_pieces(model, weights.in_proj_z, normed, n, z);    // [n, v heads, dv]
-  linear_rows(model, weights.in_proj_a, normed, n, a, heads, model.rounding);
-  linear_rows(model, weights.in_proj_b, normed, n, b, heads, model.rounding);
+  LinearBatch products(model, normed, n);
+  products.add(weights.in_proj_qkv, m);  // [n, Q | K | V]
+  products.add(weights.in_proj_z, z);    // [n, v heads, dv]
+  products.add(weights.in_proj_a, a, heads);
+  products.add(weights.in_proj_b, b, heads);
+  products.run();
   gdn_gates({a, b, weights.a_log.data(), weights.dt_bias.data(), log_decay, beta, n,
              static_cast<int>(heads)});
   for (const Span& span : batch.spans) {
@@ -311,8 +358,10 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
 void mlp_branch(const Model& model, const MlpWeights& weights, const float* normed,
                 int64_t n_columns, Workspace& ws) {
   const int64_t width = model.weights.dims.intermediate_size;
-  linear_pieces(model, weights.gate_proj, normed, n_columns, ws.wide[0]);  // [n, width]
-  linear_pieces(model, weights.up_proj, normed, n_columns, ws.wide[1]);    // [n, width]
+  LinearBatch products(model, normed, n_columns);
+  products.add(weights.gate_proj, ws.wide[0]);  // [n, width]
+  products.add(weights.up_proj, ws.wide[1]);    // [n, width]
+  products.run();
   swiglu({ws.wide[0].data(), width, ws.wide[1].data(), width, ws.wide[0].data(), width, n_columns,
           width, model.rounding},
          model.pool);

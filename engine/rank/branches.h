@@ -2,6 +2,7 @@
 // main layers and the MTP layer.
 #pragma once
 
+#include "engine/ops/linear/linear.h"
 #include "engine/rank/layers.h"
 
 namespace lockstep {
@@ -17,9 +18,24 @@ struct LayerCursor {
 void linear_rows(const Model& model, const MatrixPieces& pieces, const float* x, int64_t n_columns,
                  float* out, int64_t out_width, Rounding rounding);
 
-// The same into a buffer that is grown as needed, with the model's rounding.
-void linear_pieces(const Model& model, const MatrixPieces& pieces, const float* x,
-                   int64_t n_columns, std::vector<float>& out);
+// Products of the same rows that run as one: each matrix into a buffer of its own, with the model's
+// rounding.
+class LinearBatch {
+ public:
+  LinearBatch(const Model& model, const float* x, int64_t n_columns)
+      : model_(model), x_(x), n_columns_(n_columns) {}
+
+  // The buffer is grown as needed; it must not be that of another matrix of the batch.
+  void add(const MatrixPieces& pieces, std::vector<float>& out);
+  void add(const MatrixPieces& pieces, float* out, int64_t out_width);
+  void run();
+
+ private:
+  const Model& model_;
+  const float* x_;
+  int64_t n_columns_;
+  std::vector<LinearArgs> args_;
+};
 
 // ws.branch = all-reduced product of x [n_columns, local width] with half-K parts (I3).
 void row_parallel(const Model& model, const MatrixHalves& halves, const std::vector<float>& x,

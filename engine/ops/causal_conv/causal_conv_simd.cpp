@@ -79,7 +79,10 @@ void convolve_channels(const CausalConvArgs& args, int64_t first, int n) {
 }  // namespace
 
 void causal_conv_target(const CausalConvArgs& args, ThreadPool& pool) {
-  pool.parallel_for(args.n_channels, 64, [&](int64_t begin, int64_t end) {
+  // Waking a thread costs about as much as some ten thousand steps of a channel.
+  const int64_t grain =
+      std::max<int64_t>(64, 16384 / std::max<int64_t>(1, args.n_tokens) / 16 * 16);
+  pool.parallel_for(args.n_channels, grain, [&](int64_t begin, int64_t end) {
     int64_t channel = begin;
     for (; channel + 16 <= end; channel += 16) convolve_channels<true>(args, channel, 16);
     if (channel < end) convolve_channels<false>(args, channel, static_cast<int>(end - channel));

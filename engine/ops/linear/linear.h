@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "engine/base/thread_pool.h"
 #include "engine/model/weight_matrix.h"
@@ -30,6 +31,11 @@ struct LinearArgs {
 };
 
 void linear(const LinearArgs& args, ThreadPool& pool);
+
+// Several products that do not read each other's results, in one parallel region: the same bits as
+// one after the other, without waiting for all threads in between. Activations that several of them
+// share are prepared once.
+void linear_group(std::span<const LinearArgs> group, ThreadPool& pool);
 
 // value and condition are [n_tokens, N], dense. The value is not rounded.
 void linear_oracle(const LinearArgs& args, double* value, double* condition);

@@ -361,17 +361,61 @@ float* aligned_scratch(std::vector<float>& scratch, int64_t n_floats) {
   return scratch.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
-const float* pack_activations(const LinearArgs& args, const LinearPlan& plan, ThreadPool& pool) {
-  if (plan.group_tokens == 1 && plan.n_cols == args.weight.n_cols) return args.x;
-  thread_local std::vector<float> scratch;
-  float* packed = aligned_scratch(scratch, args.n_tokens * plan.n_cols);
-  pool.parallel_for(args.n_tokens, plan.group_tokens, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; t += plan.group_tokens) {
+// One product of a group: what it computes, and where its row tiles lie among those of all.
+struct Task {
+  const LinearArgs& args;
+  LinearPlan plan;
+  const float* packed;  // activations as the kernel reads them
+  int64_t first_tile;
+  int64_t end_tile;
+};
+
+bool reads_as_given(const LinearArgs& args, const LinearPlan& plan) {
+  return plan.group_tokens == 1 && plan.n_cols == args.weight.n_cols;
+}
+
+bool same_activations(const LinearArgs& a, const LinearArgs& b) {
+  return a.x == b.x && a.x_stride == b.x_stride && a.n_tokens == b.n_tokens &&
+         a.weight.n_cols == b.weight.n_cols;
+}
+
+// Floats of the packed activations of all tasks that need a copy of their own.
+int64_t packed_floats(const std::vector<Task>& tasks) {
+  int64_t n_floats = 0;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const Task& task = tasks[i];
+    const bool shared = i > 0 && same_activations(tasks[i - 1].args, task.args);
+    if (reads_as_given(task.args, task.plan) || shared) continue;
+    n_floats += (task.args.n_tokens * task.plan.n_cols + 15) / 16 * 16;
+  }
+  return n_floats;
+}
+
+void pack_activations(Task& task, float* packed, ThreadPool& pool) {
+  const int64_t group = task.plan.group_tokens;
+  pool.parallel_for(task.args.n_tokens, group, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t += group) {
       HWY_DYNAMIC_DISPATCH(pack_group)
-      (args, t, std::min(t + plan.group_tokens, end), packed + t * plan.n_cols);
+      (task.args, t, std::min(t + group, end), packed + t * task.plan.n_cols);
     }
   });
-  return packed;
+  task.packed = packed;
+}
+
+void prepare_activations(std::vector<Task>& tasks, ThreadPool& pool) {
+  thread_local std::vector<float> scratch;
+  float* packed = aligned_scratch(scratch, packed_floats(tasks));
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    Task& task = tasks[i];
+    if (reads_as_given(task.args, task.plan)) {
+      task.packed = task.args.x;
+    } else if (i > 0 && same_activations(tasks[i - 1].args, task.args)) {
+      task.packed = tasks[i - 1].packed;
+    } else {
+      pack_activations(task, packed, pool);
+      packed += (task.args.n_tokens * task.plan.n_cols + 15) / 16 * 16;
+    }
+  }
 }
 
 void check_arguments(const LinearArgs& args) {
@@ -383,16 +427,38 @@ void check_arguments(const LinearArgs& args) {
 
 }  // namespace
 
-void linear(const LinearArgs& args, ThreadPool& pool) {
-  check_arguments(args);
-  if (args.n_tokens == 0) return;
-  const LinearPlan plan = plan_linear(args.weight.n_cols, HWY_DYNAMIC_DISPATCH(group_tokens)(args));
-  const float* packed = pack_activations(args, plan, pool);
-  pool.parallel_for(args.weight.n_rows, kMaxTileRows, [&](int64_t begin, int64_t end) {
+void linear_group(std::span<const LinearArgs> group, ThreadPool& pool) {
+  std::vector<Task> tasks;
+  tasks.reserve(group.size());
+  int64_t n_tiles = 0;
+  int64_t panel_floats = 0;
+  for (const LinearArgs& args : group) {
+    check_arguments(args);
+    if (args.n_tokens == 0) continue;
+    const LinearPlan plan =
+        plan_linear(args.weight.n_cols, HWY_DYNAMIC_DISPATCH(group_tokens)(args));
+    const int64_t first = n_tiles;
+    n_tiles += (args.weight.n_rows + kMaxTileRows - 1) / kMaxTileRows;
+    panel_floats = std::max(panel_floats, plan.panel_rows * plan.n_cols);
+    tasks.push_back({args, plan, nullptr, first, n_tiles});
+  }
+  prepare_activations(tasks, pool);
+  pool.parallel_for(n_tiles, 1, [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> scratch;
-    float* panel = aligned_scratch(scratch, plan.panel_rows * plan.n_cols);
-    HWY_DYNAMIC_DISPATCH(linear_rows)(args, plan, packed, begin, end, panel);
+    float* panel = aligned_scratch(scratch, panel_floats);
+    for (const Task& task : tasks) {
+      const int64_t first = std::max(begin, task.first_tile) - task.first_tile;
+      const int64_t last = std::min(end, task.end_tile) - task.first_tile;
+      if (first >= last) continue;
+      HWY_DYNAMIC_DISPATCH(linear_rows)
+      (task.args, task.plan, task.packed, first * kMaxTileRows,
+       std::min(last * kMaxTileRows, task.args.weight.n_rows), panel);
+    }
   });
+}
+
+void linear(const LinearArgs& args, ThreadPool& pool) {
+  linear_group({&args, 1}, pool);
 }
 
 }  // namespace lockstep

@@ -341,5 +341,46 @@ TEST(CpuTarget, NamesWhatItTakesAndRefusesTheRest) {
   EXPECT_THROW(select_cpu_target("sse2"), Error);
 }
 
+// Products that share activations, others, one without tokens: each as if it were alone.
+TEST(LinearGroup, GivesTheBitsOfSingleProducts) {
+  const TestMatrix a(Codec::fp8, 37, 96, 1);
+  const TestMatrix b(Codec::nvfp4, 6, 96, 2);
+  const TestMatrix c(Codec::bf16, 130, 96, 3);
+  const TestMatrix d(Codec::fp8_block, 64, 256, 4);
+  const TestMatrix e(Codec::bf16, 5, 50, 5);
+  for (const int n_threads : {1, 2, 5}) {
+    ThreadPool pool(n_threads);
+    for (const int64_t n_tokens : {1, 3, 4, 21}) {
+      const Problem shared(a.view(), n_tokens, 11);
+      const Problem wide(d.view(), n_tokens, 12);
+      const Problem odd(e.view(), n_tokens, 13);
+      std::vector<std::vector<float>> outs;
+      std::vector<std::vector<float>> expected;
+      std::vector<LinearArgs> group;
+      const auto add = [&](const WeightMatrix& weight, const Problem& problem, int64_t n) {
+        outs.emplace_back(static_cast<size_t>(n_tokens * weight.n_rows), kGuard);
+        expected.push_back(outs.back());
+        group.push_back({weight, problem.x.data(), problem.x_stride, nullptr, weight.n_rows, n,
+                         Rounding::bf16});
+        LinearArgs alone = group.back();
+        alone.out = expected.back().data();
+        linear(alone, pool);
+      };
+      add(a.view(), shared, n_tokens);
+      add(b.view(), shared, n_tokens);
+      add(c.view(), shared, 0);
+      add(c.view(), shared, n_tokens);
+      add(d.view(), wide, n_tokens);
+      add(e.view(), odd, n_tokens);
+      for (size_t i = 0; i < group.size(); ++i) group[i].out = outs[i].data();
+      linear_group(group, pool);
+      for (size_t i = 0; i < group.size(); ++i) {
+        EXPECT_EQ(first_difference(outs[i], expected[i]), -1)
+            << "product " << i << ", " << n_tokens << " tokens, " << n_threads << " threads";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
