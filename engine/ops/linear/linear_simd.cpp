@@ -12,26 +12,15 @@
 #include <limits>
 #include <vector>
 
-#include <hwy/cache_control.h>
-
 #include "engine/base/error.h"
 #include "engine/ops/common/lanes-inl.h"
 #include "engine/ops/linear/linear_decode-inl.h"
 #include "engine/ops/linear/linear_plan.h"
+#include "engine/ops/linear/linear_streamed-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep {
 namespace HWY_NAMESPACE {
-
-// The factor of a finished sum. A NaN code makes every product of its row NaN; the fp8 decoder
-// leaves that to this factor.
-template <Codec kCodec>
-HWY_INLINE float row_factor(const WeightMatrix& weight, int64_t row) {
-  NanWatch<kCodec> watch;
-  watch.look(weight.codes + row * weight.row_bytes, weight.n_cols);
-  if (watch.found()) return std::numeric_limits<float>::quiet_NaN();
-  return weight.row_scale == nullptr ? 1.0f : weight.row_scale[row];
-}
 
 // Sums, scales, rounds and stores a tile: acc[t * kRows + r] belongs to out[t * out_stride + r],
 // and factors[t * kRows + r] is its row's. Rows from n_rows on are computed but not stored.
@@ -52,117 +41,6 @@ HWY_INLINE void finish_tile(const Lanes16* acc, const float* factors, const Line
   }
   for (int t = 0; t < kTokens; ++t) {
     for (int64_t r = 0; r < n_rows; ++r) out[t * args.out_stride + r] = values[t * kRows + r];
-  }
-}
-
-// ---- Few tokens: codes stream once, each decoded block serves every token from registers.
-
-constexpr int64_t kMaxStreamedTokens = kVecs == 1 ? 8 : 4;
-
-// Rows of a tile, so that rows * tokens accumulators, the weights and the decoder fit the
-// registers.
-constexpr int streamed_rows(int n_tokens) {
-  if (kVecs == 1) return n_tokens <= 4 ? 4 : 2;
-  return n_tokens == 1 ? 4 : n_tokens <= 3 ? 2 : 1;
-}
-
-template <Codec kCodec, int kTokens>
-HWY_INLINE void streamed_tile(const LinearArgs& args, const float* packed, int64_t row,
-                              int64_t n_rows) {
-  constexpr int kRows = streamed_rows(kTokens);
-  const WeightMatrix& weight = args.weight;
-  const int64_t n_cols = weight.n_cols;
-  RowCodes<kCodec> rows[kRows];
-  LOCKSTEP_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    rows[r] = RowCodes<kCodec>(weight, row + std::min<int64_t>(r, n_rows - 1));
-  }
-  Lanes16 acc[kRows * kTokens];
-  LOCKSTEP_UNROLL
-  for (int i = 0; i < kRows * kTokens; ++i) acc[i] = lanes_zero();
-  NanWatch<kCodec> watch;
-
-  const int64_t step = RowCodes<kCodec>::segment_columns(weight);
-  const int64_t next_tile = kRows * weight.row_bytes;
-  int64_t offset = 0;  // bytes into each row
-  for (int64_t begin = 0, index = 0; begin < n_cols; begin += step, ++index) {
-    // A segment of one block is no loop.
-    const int64_t end = kCodec == Codec::nvfp4 ? begin + 16 : std::min(begin + step, n_cols);
-    Segment<kCodec> segments[kRows];
-    LOCKSTEP_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      segments[r] = rows[r].segment(index);
-      watch.look(rows[r].codes + offset, end - begin);
-    }
-    int64_t k = begin;
-    do {
-      // The same place in the next tile: rows are too short streams for the processor to foresee.
-      if (offset % 64 == 0) {
-        LOCKSTEP_UNROLL
-        for (int r = 0; r < kRows; ++r) hwy::Prefetch(rows[r].codes + next_tile + offset);
-      }
-      Lanes16 w[kRows];
-      LOCKSTEP_UNROLL
-      for (int r = 0; r < kRows; ++r) w[r] = segments[r].block(rows[r].codes + offset);
-      LOCKSTEP_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const Lanes16 x = lanes_load(packed + t * 16);
-        LOCKSTEP_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          acc[t * kRows + r] = lanes_fma(x, w[r], acc[t * kRows + r]);
-        }
-      }
-      k += 16;
-      packed += kTokens * 16;
-      offset += block_bytes(kCodec);
-    } while (k < end);
-  }
-
-  alignas(64) float factors[kVecLanes] = {};
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t index = row + std::min<int64_t>(r, n_rows - 1);
-    float factor = weight.row_scale == nullptr ? 1.0f : weight.row_scale[index];
-    if (watch.found()) factor = row_factor<kCodec>(weight, index);
-    for (int t = 0; t < kTokens; ++t) factors[t * kRows + r] = factor;
-  }
-  finish_tile<kRows, kTokens>(acc, factors, args, args.out + row, n_rows);
-}
-
-template <Codec kCodec, int kTokens>
-void streamed_rows_of(const LinearArgs& args, const float* packed, int64_t begin, int64_t end) {
-  constexpr int kRows = streamed_rows(kTokens);
-  for (int64_t row = begin; row < end; row += kRows) {
-    streamed_tile<kCodec, kTokens>(args, packed, row, std::min<int64_t>(kRows, end - row));
-  }
-}
-
-template <Codec kCodec>
-void streamed(const LinearArgs& args, const float* packed, int64_t begin, int64_t end) {
-  switch (args.n_tokens) {
-    case 1:
-      return streamed_rows_of<kCodec, 1>(args, packed, begin, end);
-    case 2:
-      return streamed_rows_of<kCodec, 2>(args, packed, begin, end);
-    case 3:
-      return streamed_rows_of<kCodec, 3>(args, packed, begin, end);
-    case 4:
-      return streamed_rows_of<kCodec, 4>(args, packed, begin, end);
-    default:
-      break;
-  }
-  if constexpr (kMaxStreamedTokens == 8) {
-    switch (args.n_tokens) {
-      case 5:
-        return streamed_rows_of<kCodec, 5>(args, packed, begin, end);
-      case 6:
-        return streamed_rows_of<kCodec, 6>(args, packed, begin, end);
-      case 7:
-        return streamed_rows_of<kCodec, 7>(args, packed, begin, end);
-      case 8:
-        return streamed_rows_of<kCodec, 8>(args, packed, begin, end);
-      default:
-        break;
-    }
   }
 }
 
