@@ -47,7 +47,9 @@ fi
 if [ "$speed_runs" -gt 0 ]; then
   [ -x "$root/build/bin/lockstep-bench" ] || "$root/ci/setup/build.sh" cpu --target lockstep-bench
   "$weights" convert --model "$root/golden/tiny-qwen3_5" --to gguf-f16 --out gguf > /dev/null
-  rm -rf speed
+  # The same weights in 16 bits for us too: then both read as many bytes a token.
+  rm -rf bf16 speed
+  "$weights" convert --model "$root/golden/tiny-qwen3_5" --to bf16 --out bf16 > /dev/null
   mkdir speed
   for ((run = 1; run <= speed_runs; ++run)); do
     node "$root/ci/lanes/peers/llama_speed.mjs" gguf/model-f16.gguf \
@@ -57,6 +59,8 @@ if [ "$speed_runs" -gt 0 ]; then
     }
     "$root/build/bin/lockstep-bench" cpu --golden "$root/golden" --sections engine --runs 1 --json \
       > "speed/lockstep-$run.json"
+    "$root/build/bin/lockstep-bench" cpu --golden "$root/golden" --model bf16 --sections engine \
+      --runs 1 --json > "speed/lockstep16-$run.json"
   done
   exec node "$root/ci/lanes/peers/speed_table.mjs" speed
 fi

@@ -1,5 +1,6 @@
 // Medians of peers.sh --speed, side by side. Usage: speed_table.mjs FOLDER, with peer-N.json of
-// llama_speed.mjs and lockstep-N.json of 'lockstep bench cpu --json'.
+// llama_speed.mjs, and lockstep-N.json and lockstep16-N.json of 'lockstep bench cpu --json' with the
+// checkpoint's own codes and with 16-bit weights.
 import fs from "node:fs";
 import path from "node:path";
 import process from "node:process";
@@ -21,11 +22,13 @@ for (const report of read("peer-")) {
     add("llama.cpp f16 (Node)", "decode", row.tokens, row.threads, row.decode);
   }
 }
-for (const report of read("lockstep-")) {
-  for (const series of report.engine) {
-    const [phase, drafts] = series.name.split(" ");
-    add(`Lockstep TP=${series.tp} ${drafts}`, phase, series.tokens, series.tp * series.threads,
-      series.value.median);
+for (const [prefix, name] of [["lockstep-", "Lockstep"], ["lockstep16-", "Lockstep bf16"]]) {
+  for (const report of read(prefix)) {
+    for (const series of report.engine) {
+      const [phase, drafts] = series.name.split(" ");
+      add(`${name} TP=${series.tp} ${drafts}`, phase, series.tokens, series.tp * series.threads,
+        series.value.median);
+    }
   }
 }
 
