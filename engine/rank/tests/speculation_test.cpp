@@ -116,7 +116,8 @@ void compare_states(const std::string& name, int slow_k, int fast_k, StateCompar
 // What a rewind leaves is what plain decode would have, wherever in the grid it happens.
 TEST(Speculation, RewindLeavesTheStateOfPlainDecode) {
   StateComparison found;
-  for (const char* name : {"chat-code", "zh-short", "chat-memory", "utf8-mixed"}) {
+  for (const char* name : {"chat-code", "zh-short", "chat-memory", "utf8-mixed", "repeat",
+                           "chat-tool", "one-token", "code-short"}) {
     compare_states(name, 0, 3, found);
   }
   EXPECT_EQ(found.residues.size(), static_cast<size_t>(kGdnChunk));
