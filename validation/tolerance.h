@@ -18,10 +18,14 @@ inline constexpr double kFp32RelL2 = 2e-5;
 // weakest planted fault (tanh for exact GELU in the merger) is 4e-6.
 inline constexpr double kFp32VisionRelL2 = 1e-6;
 
-// bf16, relative L2 of the tower's rows, of which the oracle records no noise. One stored rounding
-// is 2^-9 / sqrt(3) = 1.1e-3 across a tensor, the last one alone; the golden tower's two blocks
-// together give 2e-3. A tower of 27 blocks rounds its residual stream 14 times as often: sqrt(14) *
-// 2e-3 = 7.5e-3. A wrong patch order or another picture is of size 1.
+// bf16, relative L2 of the tower's rows, of which the oracle records no noise. Summed up from the
+// rounding points, each alone in a float64 tower (golden/recipe/vision_rounding.py; worst of 12
+// pictures). Storing the rows is 1.7e-3: a value rounds by 2^-8 / sqrt(3) in its mantissa, which
+// is spread over [1, 2). The merger's other three points make 4e-4, patches and positions 7e-4, the
+// golden tower's two blocks 1.4e-3; all together 2.1e-3, as independent errors add: in squares. So
+// 27 blocks make 1.4e-3 * sqrt(27 / 2) = 5.2e-3, with the rest 5.5e-3. An engine with other
+// rounding points has independent errors of the same size, a ratio below 2 (see kBf16NoiseFactor):
+// 1e-2. A wrong patch order or another picture is of size 1.
 inline constexpr double kBf16VisionRelL2 = 1e-2;
 
 // fp32, prompts whose pictures were resampled: where other codes are allowed, they carry through

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# What ./test --long adds: the suite under sanitizers, every fuzz target, other engines as peers.
-# Every
-# lane runs, also behind one that failed; a lane that cannot run here (exit 77) is listed as
-# skipped.
+# What ./test --long adds: the suite under sanitizers, every fuzz target, another engine and another
+# tokenizer as peers. Every lane runs, also behind one that failed; a lane that cannot run here
+# (exit 77) is listed as skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 failed=0
 times=()
-for lane in sanitize fuzz peers; do
+for lane in sanitize fuzz peers peers_tokenizer; do
   start=$SECONDS
   outcome=ok
   status=0
@@ -20,7 +19,7 @@ for lane in sanitize fuzz peers; do
       failed=1
       ;;
   esac
-  times+=("$(printf '%-12s %5d s  %s' $lane $((SECONDS - start)) $outcome)")
+  times+=("$(printf '%-16s %5d s  %s' $lane $((SECONDS - start)) $outcome)")
 done
 echo "== times of the long lanes"
 printf '%s\n' "${times[@]}"

@@ -201,18 +201,18 @@ class Model:
                 for full in self.full]
 
     def rotate(self, x, positions):
-        """x [T, heads, dim]: pairs (i, i + half) of the first 2 * half dimensions."""
+        """x [T, heads, dim]: pairs (i, i + half) of the first 2 * half dimensions. positions
+        [3, T] (time, row, column): pair i turns by axis i mod 3."""
         half = len(self.inverse)
-        angle = positions[:, None].astype(F32) * self.inverse
+        angle = positions[np.arange(half) % 3].T.astype(F32) * self.inverse
         cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
         a, b = x[..., :half], x[..., half:2 * half]
         return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]], axis=-1)
 
-    def attention(self, w, h, state, start):
+    def attention(self, w, h, state, positions):
         t, dim = self.text, self.text["head_dim"]
         n_tokens = len(h)
         n_heads, n_kv = t["num_attention_heads"], t["num_key_value_heads"]
-        positions = np.arange(start, start + n_tokens)
         both = (h @ w["q"].T).reshape(n_tokens, n_heads, 2 * dim)
         q, gate = both[..., :dim], both[..., dim:]
         k = (h @ w["k"].T).reshape(n_tokens, n_kv, dim)
@@ -224,8 +224,9 @@ class Model:
         keys = np.concatenate(state["k"]).repeat(n_heads // n_kv, axis=1)
         values = np.concatenate(state["v"]).repeat(n_heads // n_kv, axis=1)
         scores = np.einsum("thd,shd->hts", q, keys) * F32(dim**-0.5)
-        hidden = np.arange(len(keys))[None, :] > positions[:, None]
-        scores = np.where(hidden[None], F32(-np.inf), scores)
+        places = np.arange(len(keys))
+        later = places[None, :] > places[-n_tokens:, None]
+        scores = np.where(later[None], F32(-np.inf), scores)
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         scores /= scores.sum(-1, keepdims=True)
         out = np.einsum("hts,shd->thd", scores, values) * sigmoid(gate)
@@ -259,13 +260,13 @@ class Model:
         out = rms_norm(out, w["norm.weight"], 1e-6) * silu(z)
         return out.reshape(n_tokens, -1) @ w["out_proj"].T
 
-    def forward(self, ids, states, start, taps):
-        x = self.embed[ids]
+    def forward(self, x, states, positions, taps):
+        """x [T, hidden]: embedded tokens at positions [3, T]; the logits behind the last one."""
         taps["embed"] = x
         for i, w in enumerate(self.layers):
             h = rms_norm(x, w["in"], self.eps)
             if self.full[i]:
-                mixer = self.attention(w, h, states[i], start)
+                mixer = self.attention(w, h, states[i], positions)
             else:
                 mixer = self.gated_delta(w, h, states[i])
             x = x + mixer
@@ -281,15 +282,14 @@ class Model:
 
 # --- oracle ---
 
-def record_prompt(model, prompt, n_tokens, tail):
-    states, tensors, taps = model.fresh_state(), {}, {}
-    ids = prompt["ids"]
-    logits = model.forward(ids, states, 0, taps)
-    for name, value in taps.items():
-        tensors[name] = value[-tail:]
-    entry = {"name": prompt["name"], "image": None, "images": None, "ids": ids,
-             "greedy": [], "margin": [], "second": [], "logprob": []}
-    decoded = []
+def text_positions(start, n_tokens):
+    """All three axes advance together."""
+    return np.broadcast_to(np.arange(start, start + n_tokens), (3, n_tokens))
+
+
+def record_greedy(model, logits, states, n_tokens, first, entry, visit):
+    """Appends n_tokens greedy tokens to `entry`; visit(step, taps) sees the step that feeds each.
+    `first` is the position of the first of them."""
     for step in range(n_tokens):
         order = np.argsort(-logits, kind="stable")
         best, second = int(order[0]), int(order[1])
@@ -301,26 +301,40 @@ def record_prompt(model, prompt, n_tokens, tail):
         log_sum = largest + np.log(np.exp(wide - largest).sum())
         entry["logprob"].append(float(wide[best] - log_sum))
         taps = {}
-        logits = model.forward([best], states, len(ids) + step, taps)
-        if step < tail:
-            decoded.append(taps)
-    for name in decoded[0]:
-        if name == "final_norm" or name.endswith(".out"):
-            tensors["decode/" + name] = np.concatenate([taps[name] for taps in decoded])
-    return entry, {f"{prompt['name']}/{name}": value for name, value in tensors.items()}
+        logits = model.forward(model.embed[[best]], states, text_positions(first + step, 1), taps)
+        visit(step, taps)
+
+
+def record_prompt(model, name, ids, embedded, positions, n_tokens, tail):
+    """(entry, tensors, states' taps of every position) of one prompt and its greedy tokens."""
+    states, taps, steps = model.fresh_state(), {}, []
+    logits = model.forward(embedded, states, positions, taps)
+    entry = {"name": name, "image": None, "images": None, "ids": ids,
+             "greedy": [], "margin": [], "second": [], "logprob": []}
+    record_greedy(model, logits, states, n_tokens, int(positions.max()) + 1, entry,
+                  lambda step, step_taps: steps.append(step_taps))
+    every = {tap: np.concatenate([value] + [step[tap] for step in steps])
+             for tap, value in taps.items()}
+    tensors = {}
+    for tap, value in taps.items():
+        tensors[f"{name}/{tap}"] = value[-tail:]
+        if tap == "final_norm" or tap.endswith(".out"):
+            tensors[f"{name}/decode/{tap}"] = every[tap][len(ids):len(ids) + tail]
+    return entry, tensors, every
 
 
 def write_safetensors(path, tensors):
     header, offset = {}, 0
     for name, value in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape),
+        dtype = {"float32": "F32", "float16": "F16"}[value.dtype.name]
+        header[name] = {"dtype": dtype, "shape": list(value.shape),
                         "data_offsets": [offset, offset + value.nbytes]}
         offset += value.nbytes
     text = json.dumps(header).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for value in tensors.values():
-            file.write(np.ascontiguousarray(value, "<f4").tobytes())
+            file.write(np.ascontiguousarray(value).tobytes())
 
 
 def main():
@@ -337,7 +351,10 @@ def main():
     model = Model(arguments.model)
     entries, tensors = [], {}
     for name in arguments.names.split(","):
-        entry, taps = record_prompt(model, prompts[name], arguments.n_tokens, arguments.tail)
+        ids = prompts[name]["ids"]
+        entry, taps, _ = record_prompt(model, name, ids, model.embed[ids],
+                                       text_positions(0, len(ids)), arguments.n_tokens,
+                                       arguments.tail)
         entries.append(entry)
         tensors.update(taps)
     with open(arguments.out + ".json", "w", encoding="utf-8") as file:

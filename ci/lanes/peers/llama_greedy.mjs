@@ -19,7 +19,7 @@ const prompts = JSON.parse(fs.readFileSync(oraclePath, "utf8")).prompts
 const report = {matches: 0, tokens: 0, forks: {}};
 for (const prompt of prompts) {
   const context = await model.createContext({
-    contextSize: prompt.ids.length + prompt.greedy.length + 8, batchSize: 512, threads: 1});
+    contextSize: prompt.ids.length + prompt.greedy.length + 8, batchSize: 64, threads: 1});
   const sequence = context.getSequence();
   let step = 0;
   for await (const token of sequence.evaluate(prompt.ids, {temperature: 0, yieldEogToken: true})) {
