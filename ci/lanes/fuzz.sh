@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the libFuzzer programs (preset fuzz) and runs each for FUZZ_SECONDS (default 600) from its
-# corpus. Inputs that crash, hang or leak stay in build-fuzz/fuzz/artifacts; add them to the corpus.
+# corpus. Inputs that crash, hang, leak or allocate far more than they hold stay in
+# build-fuzz/fuzz/artifacts; add them to the corpus.
 set -euo pipefail
 case "${1:-}" in
   "") ;;
@@ -37,9 +38,9 @@ for fuzzer in "${fuzzers[@]}"; do
   mkdir -p "$found"
   start=$SECONDS
   outcome=ok
-  "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="$folder/artifacts/$name-" "$found" "$(cat "$folder/$name.corpus")" \
-    > "$folder/$name.log" 2>&1 || outcome=FAILED
+  "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=64 \
+    -print_final_stats=1 -artifact_prefix="$folder/artifacts/$name-" \
+    "$found" "$(cat "$folder/$name.corpus")" > "$folder/$name.log" 2>&1 || outcome=FAILED
   if [ $outcome = FAILED ]; then
     failed+=("$name")
     tail -n 40 "$folder/$name.log" >&2

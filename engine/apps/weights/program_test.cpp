@@ -1,9 +1,11 @@
 // The program as people run it, and the golden model in every format judged by an oracle that the
 // engine had no part in (golden/recipe/numpy_forward.py).
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/base/mapped_file.h"
@@ -81,6 +83,42 @@ TEST(WeightsProgram, ShardVerifyJoinInspect) {
     lines.push_back(line.substr(0, line.find(']')));
   }
   EXPECT_EQ(lines[0], lines[1]);
+}
+
+// The largest memory that any child of this process had so far, mapped files included.
+int64_t peak_child_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+TEST(WeightsProgram, ShardingTakesFarLessMemoryThanOneShard) {
+  const TestDir dir;
+  auto geometry = nlohmann::json::parse(read_text_file(kGolden + "/config.json"));
+  geometry.erase("quantization_config");
+  geometry["text_config"]["hidden_size"] = 512;
+  geometry["text_config"]["intermediate_size"] = 2048;
+  geometry["text_config"]["num_hidden_layers"] = 16;
+  geometry["text_config"]["vocab_size"] = 8192;
+  geometry["vision_config"]["out_hidden_size"] = 512;
+  write_file_atomically(dir / "geometry.json", geometry.dump());
+  const std::string model = (dir / "model").string();
+  ASSERT_EQ(run("weights", {"synth", "--geometry", (dir / "geometry.json").string(), "--format",
+                            "bf16", "--seed", "1", "--out", model})
+                .exit_code,
+            0);
+  const fs::path shards = dir / "shards";
+  ASSERT_EQ(
+      run("weights", {"shard", "--model", model, "--tp", "2", "--out", shards.string()}).exit_code,
+      0);
+  const auto shard_bytes = static_cast<int64_t>(fs::file_size(shards / "shard-0-of-2.safetensors"));
+  EXPECT_GT(shard_bytes, 60'000'000);
+  EXPECT_LT(2 * peak_child_bytes(), shard_bytes) << peak_child_bytes();
+  RecordProperty("peak_share_of_a_shard_percent",
+                 static_cast<int>(100 * peak_child_bytes() / shard_bytes));
+  // A program that holds half a shard is seen.
+  run_process({"/usr/bin/python3", "-c", "bytearray(" + std::to_string(shard_bytes / 2) + ")"});
+  EXPECT_GE(2 * peak_child_bytes(), shard_bytes);
 }
 
 TEST(WeightsProgram, RefusesWithOneLine) {
