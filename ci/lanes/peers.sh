@@ -90,7 +90,8 @@ check q8_0 'r.forks["chat-tool"] === 61 && r.forks["code-short"] === 0 &&
 
 # The MTP layer drafts through the library's C++ interface, which Node does not reach.
 libraries=$(echo "$PWD"/node_modules/@node-llama-cpp/linux-x64/bins/*)
-[ -d llama ] || git -c advice.detachedHead=false clone -q node_modules/node-llama-cpp/llama/gitRelease.bundle llama
+[ -d llama ] || git -c advice.detachedHead=false clone -q \
+  node_modules/node-llama-cpp/llama/gitRelease.bundle llama
 cmake -S "$root/ci/lanes/peers" -B harness -G Ninja -DCMAKE_BUILD_TYPE=Release \
   "-DLLAMA_SOURCE=$PWD/llama" "-DLLAMA_LIBRARIES=$libraries" > harness.log
 cmake --build harness >> harness.log

@@ -52,7 +52,8 @@ fi
 (cd "$root" && git ls-files -z '*.cpp' '*.h' '*.md' '*.sh' | xargs -0 cat) > source.txt
 node -e 'const fs = require("fs"); const lines = fs.readFileSync(process.argv[1], "utf8");
   fs.writeFileSync("unicode.txt", lines.trimEnd().split("\n")
-    .map((line) => JSON.parse(line).text).join("\n"))' "$root/golden/tokenizer/tokenizer-cases.jsonl"
+    .map((line) => JSON.parse(line).text).join("\n"))' \
+  "$root/golden/tokenizer/tokenizer-cases.jsonl"
 rm -f speed.jsonl
 for ((run = 1; run <= speed_runs; ++run)); do
   for file in source unicode; do
