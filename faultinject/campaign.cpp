@@ -46,22 +46,28 @@ Finding judge_compare(const CatalogueRow& row, const CampaignOptions& options, b
   return finding;
 }
 
-// Results of a job file, one JSON object a job.
-std::vector<Json> run_jobs(const std::string& jobs, const CatalogueRow& row,
-                           const CampaignOptions& options, int mtp, bool plant) {
-  const TempDir folder;
-  const auto file = folder.path() / "jobs.jsonl";
+ProcessResult generate(const std::string& jobs, const std::filesystem::path& folder,
+                       const CatalogueRow& row, const CampaignOptions& options, int mtp,
+                       bool plant) {
+  const auto file = folder / "jobs.jsonl";
   write_file_atomically(file, jobs);
   std::vector<std::string> argv = {(options.programs / "lockstep-generate").string(),
                                    "--model=" + options.model.string(),
                                    "--jobs=" + file.string(),
-                                   "--out=" + folder.path().string(),
+                                   "--out=" + folder.string(),
                                    "--tp=" + std::to_string(row.tp),
                                    "--mtp=" + std::to_string(mtp),
                                    "--slots=1",
                                    "--prefill-grid=64"};
   if (plant) argv.push_back("--fault=" + row.fault);
-  const ProcessResult process = run_process(argv, kTimeout);
+  return run_process(argv, kTimeout);
+}
+
+// Results of a job file, one JSON object a job.
+std::vector<Json> run_jobs(const std::string& jobs, const CatalogueRow& row,
+                           const CampaignOptions& options, int mtp, bool plant) {
+  const TempDir folder;
+  const ProcessResult process = generate(jobs, folder.path(), row, options, mtp, plant);
   if (process.exit_code != 0) {
     fail_with(ExitCode::could_not_judge, "generate ended with {}: {}", process.exit_code,
               process.stderr_text);
@@ -118,6 +124,25 @@ Finding judge_cache(const CatalogueRow& row, const CampaignOptions& options, boo
   return finding;
 }
 
+// The ranks must halt; what the line says of the field is what was found.
+Finding judge_agreement(const CatalogueRow& row, const CampaignOptions& options, bool plant) {
+  const Json job = {{"name", "job"}, {"prompt", kPrompt}, {"max_tokens", 16}, {"ignore_eos", true}};
+  const TempDir folder;
+  const ProcessResult process =
+      generate(job.dump() + "\n", folder.path(), row, options, row.mtp, plant);
+  Finding finding;
+  const size_t field = process.stderr_text.find("field ");
+  const bool halted = process.exit_code == static_cast<int>(ExitCode::lockstep_failure) &&
+                      process.stderr_text.find("TP2 LOCKSTEP FAILURE") != std::string::npos;
+  if (!halted && process.exit_code != 0) {
+    fail_with(ExitCode::could_not_judge, "generate ended with {}: {}", process.exit_code,
+              process.stderr_text);
+  }
+  finding.caught = halted;
+  if (halted && field != std::string::npos) finding.found = process.stderr_text.substr(field);
+  return finding;
+}
+
 }  // namespace
 
 Finding run_row(const CatalogueRow& row, const CampaignOptions& options, bool plant) {
@@ -131,6 +156,9 @@ Finding run_row(const CatalogueRow& row, const CampaignOptions& options, bool pl
       break;
     case Detector::cache:
       finding = judge_cache(row, options, plant);
+      break;
+    case Detector::agreement:
+      finding = judge_agreement(row, options, plant);
       break;
   }
   finding.named = finding.caught && finding.found.starts_with(row.names);

@@ -12,8 +12,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kCatalogueVersion = 1;
-constexpr std::pair<const char*, Detector> kDetectors[] = {
-    {"compare", Detector::compare}, {"depths", Detector::depths}, {"cache", Detector::cache}};
+constexpr std::pair<const char*, Detector> kDetectors[] = {{"compare", Detector::compare},
+                                                           {"depths", Detector::depths},
+                                                           {"cache", Detector::cache},
+                                                           {"agreement", Detector::agreement}};
 
 std::string text_member(const Json& row, const char* key, const std::string& where) {
   if (!row.contains(key) || !row[key].is_string()) fail("{}: {} must be a string", where, key);

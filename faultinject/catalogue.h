@@ -9,9 +9,10 @@
 namespace lockstep {
 
 enum class Detector {
-  compare,  // the comparison with the oracle, fp32
-  depths,   // I4: sampled text is the same for k = 0 and k = 3
-  cache,    // I5: the same prompt again, from the prefix cache, gives the same logits
+  compare,    // the comparison with the oracle, fp32
+  depths,     // I4: sampled text is the same for k = 0 and k = 3
+  cache,      // I5: the same prompt again, from the prefix cache, gives the same logits
+  agreement,  // I2: two ranks halt in the round in which they differ
 };
 
 struct CatalogueRow {

@@ -2,6 +2,7 @@
 // and throws Error with exit code 75 (peer lost) or 76 (deadline) that names the operation.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,15 @@ class Communicator {
 
   // The same for a small record of bytes. out.size() == n_ranks * in.size().
   virtual void all_gather_bytes(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+
+  // For a rank that has nothing to do, between operations: sleeps until wake() is called, a peer
+  // has begun an operation that this rank has not, or `limit` has passed. A wake() since the last
+  // call counts, so that none is lost. No deadline: idle may last for hours.
+  virtual void wait_for_work(std::chrono::milliseconds limit) = 0;
+  // Whether a peer has begun an operation that this rank has not.
+  virtual bool peer_has_begun() = 0;
+  // Ends this rank's wait_for_work. The only call that other threads may make.
+  virtual void wake() = 0;
 };
 
 // One rank alone: nothing to exchange.

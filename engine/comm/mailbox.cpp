@@ -52,9 +52,11 @@ struct MessageHeader {
 
 // One rank's side. Counters are alone on their cache lines.
 struct alignas(64) Side {
-  std::atomic<uint32_t> published{0};         // messages written so far
-  std::atomic<uint32_t> sleeping{0};          // 1 while this rank sleeps on the peer's counter
-  alignas(64) std::atomic<uint32_t> left{0};  // 1 once this rank has gone
+  std::atomic<uint32_t> published{0};             // messages written so far
+  std::atomic<uint32_t> sleeping{0};              // 1 while this rank sleeps on the peer's counter
+  alignas(64) std::atomic<uint32_t> left{0};      // 1 once this rank has gone
+  std::atomic<uint32_t> idle{0};                  // 1 while this rank waits for work
+  alignas(64) std::atomic<uint32_t> doorbell{0};  // rung to end this rank's wait for work
   alignas(64) MessageHeader headers[2];
   alignas(64) std::byte buffers[2][kBufferBytes];
 };
@@ -90,6 +92,7 @@ class Mailbox final : public Communicator {
   ~Mailbox() override {
     mine().left.store(1, std::memory_order_release);
     futex_wake(mine().published);
+    ring(peer());
     ::munmap(shared_, sizeof(Shared));
   }
 
@@ -115,7 +118,31 @@ class Mailbox final : public Communicator {
     gather(Operation::bytes, in, out);
   }
 
+  void wait_for_work(std::chrono::milliseconds limit) override {
+    mine().idle.store(1, std::memory_order_seq_cst);
+    const uint32_t rung = mine().doorbell.load(std::memory_order_seq_cst);
+    if (rung == n_rung_ && !peer_has_begun()) futex_wait(mine().doorbell, rung, limit);
+    n_rung_ = mine().doorbell.load(std::memory_order_seq_cst);
+    mine().idle.store(0, std::memory_order_seq_cst);
+    if (peer().left.load(std::memory_order_acquire) != 0 && !peer_has_begun()) {
+      fail_with(ExitCode::peer_lost, "rank {}: rank {} left while both were idle", rank_,
+                1 - rank_);
+    }
+  }
+
+  bool peer_has_begun() override {
+    const uint32_t next = n_exchanged_ + 1;
+    return static_cast<int32_t>(peer().published.load(std::memory_order_seq_cst) - next) >= 0;
+  }
+
+  void wake() override { ring(mine()); }
+
  private:
+  static void ring(Side& side) {
+    side.doorbell.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(side.doorbell);
+  }
+
   Side& mine() { return shared_->sides[rank_]; }
   Side& peer() { return shared_->sides[1 - rank_]; }
 
@@ -163,6 +190,7 @@ class Mailbox final : public Communicator {
     ++n_exchanged_;
     mine().published.store(n_exchanged_, std::memory_order_seq_cst);
     if (peer().sleeping.load(std::memory_order_seq_cst) != 0) futex_wake(mine().published);
+    if (peer().idle.load(std::memory_order_seq_cst) != 0) ring(peer());
     wait_for_peer(operation);
     const MessageHeader& theirs = peer().headers[index];
     if (theirs.operation != operation || theirs.n_bytes != n_bytes) {
@@ -212,6 +240,7 @@ class Mailbox final : public Communicator {
   int rank_;
   MailboxOptions options_;
   uint32_t n_exchanged_ = 0;
+  uint32_t n_rung_ = 0;  // of this rank's doorbell, as last seen
   std::vector<float> peer_values_;
 };
 

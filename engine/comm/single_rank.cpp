@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include "engine/comm/communicator.h"
 
@@ -14,6 +16,23 @@ class SingleRank final : public Communicator {
   void all_gather_bytes(std::span<const std::byte> in, std::span<std::byte> out) override {
     std::copy(in.begin(), in.end(), out.begin());
   }
+
+  void wait_for_work(std::chrono::milliseconds limit) override {
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, limit, [this] { return rung_; });
+    rung_ = false;
+  }
+  bool peer_has_begun() override { return false; }
+  void wake() override {
+    const std::lock_guard lock(mutex_);
+    rung_ = true;
+    woken_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool rung_ = false;
 };
 
 }  // namespace

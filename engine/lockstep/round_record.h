@@ -16,8 +16,9 @@ struct RoundRecord {
   uint64_t decoding_slots = 0;  // bit i: slot i decodes
   uint64_t rows_digest = 0;     // XXH3 of the replicated final-norm rows that were sampled from
 
-  uint64_t seen = 0;         // requests that have arrived at this rank; the smaller number counts
-  uint64_t cancel_bits = 0;  // bit i: this rank asks to end slot i; OR-ed
+  uint64_t seen = 0;  // requests that have arrived at this rank; the smaller number counts
+  // Bit i: this rank asks to end slot i; from kMaxSlots on, the requests that wait. OR-ed.
+  uint64_t cancel_bits = 0;
 };
 
 // Name of the first field of the first group that differs, or empty.

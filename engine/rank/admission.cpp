@@ -45,24 +45,10 @@ uint64_t RankEngine::submit(Request request) {
   return id;
 }
 
-void RankEngine::cancel(uint64_t id) {
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] != nullptr && slots_[i]->id == id) {
-      cancel_wanted_ |= uint64_t{1} << i;
-      return;
-    }
-  }
-  // Ranks may admit at different moments of their own time, but in the same round: a request that
-  // still waits is cancelled when it gets its slot.
-  if (std::find(waiting_.begin(), waiting_.end(), id) != waiting_.end()) {
-    cancelled_while_waiting_.push_back(id);
-  }
-}
-
 void RankEngine::admit() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
-    if (waiting_.empty() || n_admitted_ >= n_agreed_) return;
+    if (waiting_.empty() || waiting_.front() >= n_agreed_) return;
     const uint64_t id = waiting_.front();
     Entry& entry = entries_.at(id);
     auto slot = std::make_unique<Slot>();
@@ -72,15 +58,9 @@ void RankEngine::admit() {
     slot->taps = entry.taps.get();
     if (!make_room(entry.request, slot)) return;
     waiting_.pop_front();
-    ++n_admitted_;
     for (const int32_t token : entry.request.prompt) ++slot->history.prompt_counts[token];
     slots_[i] = std::move(slot);
-    const auto late =
-        std::find(cancelled_while_waiting_.begin(), cancelled_while_waiting_.end(), id);
-    if (late != cancelled_while_waiting_.end()) {
-      cancelled_while_waiting_.erase(late);
-      cancel_wanted_ |= uint64_t{1} << i;
-    }
+    if (cancelled_while_waiting_.erase(id) > 0) cancel_wanted_ |= uint64_t{1} << i;
   }
 }
 

@@ -228,6 +228,8 @@ void RankEngine::decode_round() {
   }
   if (running.empty()) return;
   forward(model_, batch, workspace_);
+  const FaultSite site{-1, model_.comm.rank(), static_cast<int>(round_)};
+  if (fault_fires("replicated.bit-flipped", site)) workspace_.normed[0] = -workspace_.normed[0];
   compute_logits(model_, workspace_.normed.data(), batch.n_columns(), logits_);
   record_.rows_digest = digest64(
       std::as_bytes(std::span(workspace_.normed.data(),
@@ -301,6 +303,8 @@ int32_t RankEngine::choose(Slot& slot, const float* logits) {
   }
   const std::vector<int32_t>& forced = slot.request->force_ids;
   slot.next_token = step < forced.size() ? forced[step] : chosen;
+  const FaultSite site{-1, model_.comm.rank(), static_cast<int>(round_)};
+  if (fault_fires("sampling.token-bit-flipped", site)) slot.next_token ^= 1;
   slot.result->ids.push_back(chosen);
   if (slot.request->n_logits > 0) {
     slot.result->logits.push_back(
@@ -326,64 +330,6 @@ void RankEngine::release(std::unique_ptr<Slot>& slot) {
   kv_.give_back(slot->sequence.page_table);
   if (events_.on_finish) events_.on_finish(slot->id, *slot->result);
   slot.reset();
-}
-
-// Fills this round's record, exchanges it, halts on a difference, and only then lets the round's
-// tokens out. Arrivals count once both ranks have them (the smaller number); cancels are OR-ed.
-void RankEngine::agree() {
-  book_round();
-  std::vector<RoundRecord> all(static_cast<size_t>(model_.comm.n_ranks()));
-  model_.comm.all_gather_bytes(std::as_bytes(std::span(&record_, 1)),
-                               std::as_writable_bytes(std::span(all)));
-  uint64_t cancelled = 0;
-  n_agreed_ = record_.seen;
-  for (const RoundRecord& other : all) {
-    const std::string field = differing_field(all[0], other);
-    if (!field.empty()) {
-      fail_with(ExitCode::lockstep_failure,
-                "TP2 LOCKSTEP FAILURE round {} field {}: rank 0 [{}] rank 1 [{}]", record_.round,
-                field, to_text(all[0]), to_text(other));
-    }
-    n_agreed_ = std::min(n_agreed_, other.seen);
-    cancelled |= other.cancel_bits;
-  }
-  if (events_.on_round) events_.on_round(record_);
-  if (events_.on_tokens) {
-    for (const auto& [id, tokens] : emitted_) events_.on_tokens(id, tokens);
-  }
-  cancel_wanted_ = 0;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] == nullptr) continue;
-    const bool cancel = (cancelled >> i & 1u) != 0 && !slots_[i]->finished;
-    if (cancel) slots_[i]->result->finish_reason = FinishReason::cancelled;
-    if (cancel || slots_[i]->finished) release(slots_[i]);
-  }
-  audit_pages();
-  ++round_;
-}
-
-void RankEngine::book_round() {
-  record_.round = static_cast<uint64_t>(round_);
-  record_.seen = n_submitted_;
-  record_.cancel_bits = cancel_wanted_;
-  for (const auto& [id, tokens] : emitted_) {
-    record_.n_tokens += tokens.size();
-    record_.token_hash = digest64(std::as_bytes(std::span(tokens)), record_.token_hash ^ id);
-  }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] == nullptr) continue;
-    record_.positions += static_cast<uint64_t>(slots_[i]->sequence.n_positions);
-    if (slots_[i]->decoding) record_.decoding_slots |= uint64_t{1} << i;
-  }
-}
-
-void RankEngine::audit_pages() const {
-  std::vector<const std::vector<uint32_t>*> owners;
-  for (const auto& slot : slots_) {
-    if (slot != nullptr) owners.push_back(&slot->sequence.page_table);
-  }
-  for (const Snapshot& snapshot : prefix_cache_.snapshots()) owners.push_back(&snapshot.pages);
-  kv_.audit(owners);
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ struct EngineEvents {
   std::function<void(uint64_t id, const std::vector<int32_t>& tokens)> on_tokens;
   std::function<void(uint64_t id, const RequestResult& result)> on_finish;
   std::function<void(const RoundRecord& record)> on_round;
+  // Every rank's record of the round, before they are compared.
+  std::function<void(const std::vector<RoundRecord>& records)> on_exchange;
 };
 
 class RankEngine {
@@ -66,11 +69,24 @@ class RankEngine {
   // same order, but need not do so at the same moment: a request starts once both have it.
   uint64_t submit(Request request);
 
-  // Ends a request at the end of the round in which either rank has asked for it.
+  // Takes an id for a request that this rank will never have: it ends as cancelled, on all ranks,
+  // in the round in which all have seen it.
+  uint64_t submit_void();
+
+  // Ends a request at the end of the round in which either rank has asked for it, whether it runs
+  // or waits.
   void cancel(uint64_t id);
 
   // One round: admit, one prefill chunk, one decode pass, agree. False when nothing is left to do.
   bool step();
+
+  // Work that all ranks know of: they all step.
+  bool has_agreed_work() const;
+  // Something that the peers have not been told: this rank steps, and thereby wakes them.
+  bool has_news() const { return shown_end() > n_shown_; }
+
+  // Drops a finished request, its result and taps.
+  void forget(uint64_t id) { entries_.erase(id); }
 
   // submit, step to the end, and the results in order. Taps are kept until the next run.
   std::vector<RequestResult> run(const std::vector<Request>& requests);
@@ -80,6 +96,9 @@ class RankEngine {
   const Slot* slot_of(uint64_t id) const;
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
   const KvCache& kv_cache() const { return kv_; }
+  int64_t max_context() const { return context_limit_; }
+  const std::vector<std::unique_ptr<Slot>>& slots() const { return slots_; }
+  size_t n_waiting() const { return waiting_.size(); }
 
  private:
   struct Entry {
@@ -100,6 +119,8 @@ class RankEngine {
   void book_round();
   void release(std::unique_ptr<Slot>& slot);
   void agree();
+  void drop_cancelled_waiting(uint64_t cancelled);
+  uint64_t shown_end() const;
   void audit_pages() const;
 
   const EngineOptions options_;
@@ -116,10 +137,10 @@ class RankEngine {
   std::deque<uint64_t> waiting_;
   std::vector<std::unique_ptr<Slot>> slots_;
   uint64_t n_submitted_ = 0;
-  uint64_t n_agreed_ = 0;  // requests that both ranks have
-  uint64_t n_admitted_ = 0;
+  uint64_t n_shown_ = 0;        // requests that the last record told of
+  uint64_t n_agreed_ = 0;       // requests that both ranks have
   uint64_t cancel_wanted_ = 0;  // slot bits asked for on this rank
-  std::vector<uint64_t> cancelled_while_waiting_;
+  std::set<uint64_t> cancelled_while_waiting_;
   int64_t round_ = 0;
   RoundRecord record_;
   std::vector<std::pair<uint64_t, std::vector<int32_t>>> emitted_;  // of this round

@@ -38,10 +38,9 @@ const Tokenizer& ModelText::tokenizer() const {
   return *tokenizer_;
 }
 
-std::vector<int32_t> ModelText::encode_chat(std::string_view body_json) const {
-  const Tokenizer& encoder = tokenizer();
+std::string ModelText::render(std::string_view body_json, std::optional<int64_t> now_unix_s) const {
   if (!chat_template_) fail("{}: has no chat template; use a plain prompt", dir_.string());
-  return encoder.encode(render_chat(*chat_template_, body_json));
+  return render_chat(*chat_template_, body_json, now_unix_s);
 }
 
 std::shared_ptr<StopWatcher> ModelText::watch(const std::vector<std::string>& stops) const {

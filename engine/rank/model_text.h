@@ -27,8 +27,14 @@ class ModelText {
   int64_t n_live_tokens() const { return tokenizer_ ? tokenizer_->id_end() : 0; }
 
   std::vector<int32_t> encode(std::string_view text) const { return tokenizer().encode(text); }
-  // Renders the body of a chat-completions request, generation prompt included, and encodes it.
-  std::vector<int32_t> encode_chat(std::string_view body_json) const;
+  // Renders the body of a chat-completions request, generation prompt included. `now_unix_s` is the
+  // date that a template may ask for.
+  std::string render(std::string_view body_json,
+                     std::optional<int64_t> now_unix_s = std::nullopt) const;
+  // The same, encoded.
+  std::vector<int32_t> encode_chat(std::string_view body_json) const {
+    return encode(render(body_json));
+  }
 
   // Watches for stop strings; null for an empty list.
   std::shared_ptr<StopWatcher> watch(const std::vector<std::string>& stops) const;

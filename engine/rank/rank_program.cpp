@@ -3,18 +3,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
 #include "engine/base/mapped_file.h"
-#include "engine/comm/mailbox.h"
-#include "engine/model/model_source.h"
-#include "engine/ops/common/cpu_target.h"
-#include "engine/ops/self_check/self_check.h"
 #include "engine/rank/engine.h"
+#include "engine/rank/http/serve_rank.h"
 #include "engine/rank/jobs.h"
+#include "engine/rank/loaded_rank.h"
 #include "engine/rank/run_flags.h"
 
 namespace lockstep {
@@ -30,34 +27,6 @@ struct RankFlags {
   int rank = 0;
 };
 
-KvType parse_kv(const RunFlags& flags) {
-  if (flags.precision == "fp32") {
-    if (!flags.kv.empty() && flags.kv != "fp32") {
-      fail_with(ExitCode::usage, "--kv {}: precision fp32 keeps its KV cache in fp32", flags.kv);
-    }
-    return KvType::fp32;
-  }
-  if (flags.kv.empty() || flags.kv == "bf16") return KvType::bf16;
-  if (flags.kv == "fp16") return KvType::fp16;
-  if (flags.kv == "int8") return KvType::int8;
-  fail_with(ExitCode::usage, "--kv {}: precision bf16 takes bf16, fp16 or int8", flags.kv);
-}
-
-EngineOptions engine_options(const RunFlags& flags, const ModelText& text) {
-  EngineOptions options;
-  options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
-  options.kv_type = parse_kv(flags);
-  options.prefill_grid = flags.prefill_grid;
-  options.max_context = flags.max_context;
-  options.n_slots = flags.n_slots;
-  options.n_drafts = flags.n_drafts;
-  options.draft_window = flags.draft_window;
-  options.draft_vocab = flags.draft_vocab;
-  options.n_live_tokens = text.n_live_tokens();
-  options.prefix_cache_bytes = flags.prefix_cache_bytes;
-  return options;
-}
-
 JobOverrides overrides_of(const RunFlags& flags) {
   JobOverrides overrides;
   overrides.max_tokens = flags.max_tokens;
@@ -65,17 +34,6 @@ JobOverrides overrides_of(const RunFlags& flags) {
   overrides.seed = flags.seed;
   overrides.ignore_eos = flags.ignore_eos;
   return overrides;
-}
-
-std::unique_ptr<Communicator> join_peers(const RankFlags& flags, bool may_spin) {
-  if (flags.run.n_ranks == 1) return make_single_rank_communicator();
-  if (flags.mailbox.empty()) {
-    fail_with(ExitCode::usage,
-              "--tp 2 needs --mailbox FILE; 'lockstep generate' starts both ranks");
-  }
-  MailboxOptions options;
-  options.spin = may_spin;
-  return join_mailbox(flags.mailbox, flags.rank, options);
 }
 
 void write_outputs(const RankFlags& flags, const RankEngine& engine, const ModelText& text,
@@ -108,37 +66,16 @@ void check_fault_fired(const std::string& fault, Communicator& comm) {
 #endif
 
 int run_jobs(const RankFlags& flags) {
-  const RunFlags& run = flags.run;
-  if (run.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
-#if defined(LOCKSTEP_FAULTS)
-  select_fault(run.fault);
-#else
-  if (!run.fault.empty()) {
-    fail_with(ExitCode::usage, "--fault {}: only lockstep-rank-faulty can plant faults", run.fault);
-  }
-#endif
-  select_cpu_target(run.cpu_target);
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int n_threads = run.n_threads > 0 ? run.n_threads : std::max(1, cores / run.n_ranks);
-  const bool may_spin = n_threads * run.n_ranks <= cores;
-  ThreadPool pool(n_threads, may_spin);
-  run_ops_self_check(pool);
-
-  const ModelSource source =
-      open_model_source(run.model_dir, run.shards_dir, run.n_ranks, flags.rank);
-  const RankWeights weights = load_rank_weights(
-      source.config, {source.checkpoint.get(), source.sharded}, run.n_ranks, flags.rank);
-  const ModelText text(run.model_dir);
-  const ImageReader images(run.model_dir, source.config);
-  const auto comm = join_peers(flags, may_spin);
-  RankEngine engine(source.config, weights, engine_options(run, text), *comm, pool);
+  LoadedRank loaded(flags.run, flags.rank, flags.mailbox);
+  RankEngine engine(loaded.source.config, loaded.weights, loaded.engine_options(), *loaded.comm,
+                    loaded.pool);
   const std::vector<Request> requests =
-      read_jobs(flags.jobs, {source.config, text, images}, load_generation_defaults(run.model_dir),
-                overrides_of(run));
+      read_jobs(flags.jobs, {loaded.source.config, loaded.text, loaded.images},
+                load_generation_defaults(flags.run.model_dir), overrides_of(flags.run));
   const std::vector<RequestResult> results = engine.run(requests);
-  write_outputs(flags, engine, text, requests, results);
+  write_outputs(flags, engine, loaded.text, requests, results);
 #if defined(LOCKSTEP_FAULTS)
-  check_fault_fired(run.fault, *comm);
+  check_fault_fired(flags.run.fault, *loaded.comm);
 #endif
   return 0;
 }
@@ -146,8 +83,10 @@ int run_jobs(const RankFlags& flags) {
 }  // namespace
 
 int rank_main(const char* program, int argc, char** argv) {
+  const bool serves = argc > 1 && std::string(argv[1]) == "serve";
+  if (serves) return serve_rank_main(program, argc - 1, argv + 1);
   return run_main(program, [&] {
-    CLI::App app("One rank of the engine: runs a job file");
+    CLI::App app("One rank of the engine: runs a job file, or serves ('serve --help')");
     RankFlags flags;
     flags.run.n_ranks = 1;
     add_run_options(app, flags.run);

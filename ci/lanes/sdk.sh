@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The official client packages of OpenAI and Anthropic (pinned in engine/rank/http/tests/sdk)
+# against a rank. Ends with 77 when they cannot be installed here.
+#
+# usage: ci/lanes/sdk.sh [PROGRAMS [FOLDER]]: where lockstep-rank lies (build/bin), and where the
+# packages go (build/sdk).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+programs=${1:-build/bin}
+folder=${2:-build/sdk}
+skip() {
+  echo "sdk.sh: SKIPPED: $1"
+  exit 77
+}
+command -v node > /dev/null && command -v npm > /dev/null || skip "no node and npm on this machine"
+major=$(node -p 'process.versions.node.split(".")[0]')
+[ "$major" -ge 18 ] || skip "node $(node --version) is older than 18"
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+cp engine/rank/http/tests/sdk/* "$folder"
+if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed"; then
+  (cd "$folder" && timeout 300 npm ci --no-audit --no-fund > npm.log 2>&1) \
+    || skip "npm cannot install the packages: $(tail -n 1 "$folder/npm.log")"
+  cp "$folder/package-lock.json" "$folder/node_modules/.installed"
+fi
+
+"$programs/lockstep-rank" serve --model golden/tiny-qwen3_5 --tp 1 --threads 1 \
+  > "$folder/listening" 2> "$folder/rank.log" &
+rank=$!
+trap 'kill $rank 2> /dev/null || true' EXIT
+until [ -s "$folder/listening" ]; do
+  kill -0 $rank 2> /dev/null || {
+    cat "$folder/rank.log" >&2
+    exit 1
+  }
+  sleep 0.1
+done
+port=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$folder/listening")
+version_of() { node -p "require('$folder/node_modules/$1/package.json').version"; }
+echo "sdk.sh: node $(node --version), openai $(version_of openai)," \
+  "@anthropic-ai/sdk $(version_of @anthropic-ai/sdk)"
+export LOCKSTEP_URL=http://127.0.0.1:$port LOCKSTEP_GOLDEN_DIR=$PWD/golden
+cd "$folder"
+node --test openai.test.mjs anthropic.test.mjs

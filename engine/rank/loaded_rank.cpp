@@ -1,0 +1,127 @@
+#include "engine/rank/loaded_rank.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "engine/base/digest.h"
+#include "engine/base/error.h"
+#include "engine/base/fault.h"
+#include "engine/base/mapped_file.h"
+#include "engine/comm/mailbox.h"
+#include "engine/model/checkpoint_digest.h"
+#include "engine/ops/common/cpu_target.h"
+#include "engine/ops/self_check/self_check.h"
+
+namespace lockstep {
+namespace {
+
+KvType parse_kv(const RunFlags& flags) {
+  if (flags.precision == "fp32") {
+    if (!flags.kv.empty() && flags.kv != "fp32") {
+      fail_with(ExitCode::usage, "--kv {}: precision fp32 keeps its KV cache in fp32", flags.kv);
+    }
+    return KvType::fp32;
+  }
+  if (flags.kv.empty() || flags.kv == "bf16") return KvType::bf16;
+  if (flags.kv == "fp16") return KvType::fp16;
+  if (flags.kv == "int8") return KvType::int8;
+  fail_with(ExitCode::usage, "--kv {}: precision bf16 takes bf16, fp16 or int8", flags.kv);
+}
+
+int thread_count(const RunFlags& flags) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return flags.n_threads > 0 ? flags.n_threads : std::max(1, cores / flags.n_ranks);
+}
+
+// A wait spins only while every thread of every rank has a core.
+bool threads_may_spin(const RunFlags& flags) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return thread_count(flags) * flags.n_ranks <= cores;
+}
+
+// What must stand before anything is loaded.
+const RunFlags& prepared(const RunFlags& flags) {
+  if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
+#if defined(LOCKSTEP_FAULTS)
+  select_fault(flags.fault);
+#else
+  if (!flags.fault.empty()) {
+    fail_with(ExitCode::usage, "--fault {}: only lockstep-rank-faulty can plant faults",
+              flags.fault);
+  }
+#endif
+  select_cpu_target(flags.cpu_target);
+  return flags;
+}
+
+std::unique_ptr<Communicator> join_peers(const RunFlags& flags, int rank,
+                                         const std::string& mailbox, bool may_spin) {
+  if (flags.n_ranks == 1) return make_single_rank_communicator();
+  if (mailbox.empty()) {
+    fail_with(ExitCode::usage,
+              "--tp 2 needs --mailbox FILE; 'lockstep generate' and 'lockstep serve' start both "
+              "ranks");
+  }
+  MailboxOptions options;
+  options.spin = may_spin;
+  return join_mailbox(mailbox, rank, options);
+}
+
+}  // namespace
+
+LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::string& mailbox,
+                       std::vector<std::pair<std::string, std::string>> more_facts)
+    : flags(prepared(run_flags)),
+      rank(rank_index),
+      may_spin(threads_may_spin(flags)),
+      pool(thread_count(flags), may_spin),
+      source(open_model_source(flags.model_dir, flags.shards_dir, flags.n_ranks, rank)),
+      build_digest(digest128_hex(MappedFile("/proc/self/exe").bytes())),
+      checkpoint_digest(source.source_digest.empty() ? checkpoint_fingerprint(*source.checkpoint)
+                                                     : source.source_digest),
+      comm(join_peers(flags, rank, mailbox, may_spin)),
+      agreed(agree_on_facts(facts(std::move(more_facts)), *comm)),
+      weights(load_rank_weights(source.config, {source.checkpoint.get(), source.sharded},
+                                flags.n_ranks, rank)),
+      text(flags.model_dir),
+      images(flags.model_dir, source.config) {
+  run_ops_self_check(pool);
+}
+
+RankFacts LoadedRank::facts(std::vector<std::pair<std::string, std::string>> more) const {
+  RankFacts facts;
+  facts.equal = {{"build", build_digest},
+                 {"checkpoint", checkpoint_digest},
+                 {"--tp", std::to_string(flags.n_ranks)},
+                 {"--precision", flags.precision},
+                 {"--backend", flags.backend},
+                 {"--kv", flags.kv},
+                 {"--slots", std::to_string(flags.n_slots)},
+                 {"--mtp", std::to_string(flags.n_drafts)},
+                 {"--draft-window", std::to_string(flags.draft_window)},
+                 {"--draft-vocab", std::to_string(flags.draft_vocab)},
+                 {"--prefill-grid", std::to_string(flags.prefill_grid)},
+                 {"--prefix-cache", std::to_string(flags.prefix_cache_bytes)}};
+  facts.equal.insert(facts.equal.end(), more.begin(), more.end());
+  const int64_t most = source.config.max_positions;
+  facts.max_context = flags.max_context > 0 ? std::min(flags.max_context, most) : most;
+  facts.shard_digest = checkpoint_fingerprint(*source.checkpoint);
+  return facts;
+}
+
+EngineOptions LoadedRank::engine_options() const {
+  EngineOptions options;
+  options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
+  options.kv_type = parse_kv(flags);
+  options.prefill_grid = flags.prefill_grid;
+  options.max_context = agreed.max_context;
+  options.n_slots = flags.n_slots;
+  options.n_drafts = flags.n_drafts;
+  options.draft_window = flags.draft_window;
+  options.draft_vocab = flags.draft_vocab;
+  options.n_live_tokens = text.n_live_tokens();
+  options.prefix_cache_bytes = flags.prefix_cache_bytes;
+  return options;
+}
+
+}  // namespace lockstep
