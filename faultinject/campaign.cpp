@@ -124,22 +124,28 @@ Finding judge_cache(const CatalogueRow& row, const CampaignOptions& options, boo
   return finding;
 }
 
-// The ranks must halt; what the line says of the field is what was found.
+// The ranks must halt; what the line says of the field, or of the operations at which they are, is
+// what was found.
 Finding judge_agreement(const CatalogueRow& row, const CampaignOptions& options, bool plant) {
   const Json job = {{"name", "job"}, {"prompt", kPrompt}, {"max_tokens", 16}, {"ignore_eos", true}};
   const TempDir folder;
   const ProcessResult process =
       generate(job.dump() + "\n", folder.path(), row, options, row.mtp, plant);
   Finding finding;
-  const size_t field = process.stderr_text.find("field ");
+  constexpr std::string_view kFailure = "TP2 LOCKSTEP FAILURE ";
+  const size_t line = process.stderr_text.find(kFailure);
   const bool halted = process.exit_code == static_cast<int>(ExitCode::lockstep_failure) &&
-                      process.stderr_text.find("TP2 LOCKSTEP FAILURE") != std::string::npos;
+                      line != std::string::npos;
   if (!halted && process.exit_code != 0) {
     fail_with(ExitCode::could_not_judge, "generate ended with {}: {}", process.exit_code,
               process.stderr_text);
   }
   finding.caught = halted;
-  if (halted && field != std::string::npos) finding.found = process.stderr_text.substr(field);
+  if (!halted) return finding;
+  const std::string words = process.stderr_text.substr(line + kFailure.size());
+  const size_t field = words.find("field ");
+  finding.found = words.substr(field == std::string::npos ? 0 : field);
+  finding.found.resize(std::min(finding.found.size(), finding.found.find('\n')));
   return finding;
 }
 

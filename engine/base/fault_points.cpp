@@ -27,6 +27,8 @@ const std::vector<FaultPoint>& fault_points() {
       {"sampling.penalties-see-refused-drafts", "penalties count every draft of a round"},
       {"sampling.rng-counter-reused", "all tokens of a round draw the same random number"},
       {"sampling.token-bit-flipped", "a bit of each sampled token is flipped"},
+      {"scheduler.seen-ahead-of-arrival",
+       "requests count as seen four rounds before they are at hand"},
       {"speculation.conv-state-stale", "a rewind keeps the convolution state of the whole round"},
       {"speculation.draft-position-constant",
        "every draft of a round uses the first draft's MTP slot"},

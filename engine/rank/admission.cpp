@@ -46,6 +46,10 @@ uint64_t RankEngine::submit(Request request) {
 }
 
 void RankEngine::admit() {
+  // Booked as seen, and not here yet.
+  constexpr int64_t kLateRounds = 4;
+  const FaultSite site{-1, model_.comm.rank(), static_cast<int>(round_)};
+  if (round_ < kLateRounds && fault_fires("scheduler.seen-ahead-of-arrival", site)) return;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
     if (waiting_.empty() || waiting_.front() >= n_agreed_) return;
