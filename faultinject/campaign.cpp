@@ -142,10 +142,11 @@ Finding judge_agreement(const CatalogueRow& row, const CampaignOptions& options,
   }
   finding.caught = halted;
   if (!halted) return finding;
-  const std::string words = process.stderr_text.substr(line + kFailure.size());
+  const size_t begin = line + kFailure.size();
+  const std::string words =
+      process.stderr_text.substr(begin, process.stderr_text.find('\n', begin) - begin);
   const size_t field = words.find("field ");
   finding.found = words.substr(field == std::string::npos ? 0 : field);
-  finding.found.resize(std::min(finding.found.size(), finding.found.find('\n')));
   return finding;
 }
 

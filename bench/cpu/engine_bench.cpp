@@ -33,6 +33,13 @@ std::vector<std::string> engine_command(const CpuBenchSettings& settings, const 
           "--max-context=" + std::to_string(max_context)};
 }
 
+// What the engine itself said: the memory plan comes before it.
+std::string reason_of(const std::string& stderr_text) {
+  const size_t at = stderr_text.find("lockstep-");
+  const std::string reason = at == std::string::npos ? stderr_text : stderr_text.substr(at);
+  return reason.substr(0, reason.find('\n'));
+}
+
 std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs) {
   const TempDir folder;
   const fs::path job_file = folder.path() / "jobs.jsonl";
@@ -42,8 +49,8 @@ std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std:
   const ProcessResult result = run_process(argv, kEngineDeadline);
   if (result.timed_out) fail("{}: did not end within {} min", argv[0], kEngineDeadline.count());
   if (result.exit_code != 0) {
-    const std::string reason = result.stderr_text.substr(0, result.stderr_text.find('\n'));
-    fail("{} ended with exit code {}: {}", argv[0], result.exit_code, reason);
+    fail("{} ended with exit code {}: {}", argv[0], result.exit_code,
+         reason_of(result.stderr_text));
   }
   std::istringstream lines(read_text_file(folder.path() / "out" / "results.jsonl"));
   std::vector<EngineTiming> timings;

@@ -78,7 +78,13 @@ std::string model_fingerprint(const std::string& model) {
 void write_request_log(const fs::path& path, const RunFlags& flags, const fs::path& jobs,
                        const fs::path& out_dir) {
   std::vector<Json> lines = json_lines(jobs);
-  for (Json& job : lines) embed_images(job, jobs.parent_path());
+  for (Json& job : lines) {
+    if (job.contains("inject")) {
+      fail("--record {}: job {} puts tensors in, which a request log cannot hold", path.string(),
+           job["name"].dump());
+    }
+    embed_images(job, jobs.parent_path());
+  }
   const std::vector<std::string> digests = result_digests(out_dir);
   LOCKSTEP_CHECK(lines.size() == digests.size());
   Json header = {

@@ -4,7 +4,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
-#include "engine/ops/argmax/argmax.h"
 #include "engine/ops/attention/attention.h"
 
 namespace lockstep {
@@ -50,15 +49,15 @@ void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int 
     return std::min<int64_t>(options_.n_drafts, slot.tokens_left());
   };
   while (true) {
-    compute_logits(model_, outputs.data(), static_cast<int64_t>(slots.size()), logits_);
+    const std::vector<int32_t> best =
+        head_.best_tokens(outputs.data(), static_cast<int64_t>(slots.size()));
     Batch batch;
     batch.round = round;
     std::vector<Slot*> unfinished;
     std::vector<float> rows;
     for (size_t i = 0; i < slots.size(); ++i) {
       Slot& slot = *slots[i];
-      const float* logits = logits_.data() + i * static_cast<size_t>(model_.config.vocab_size);
-      slot.drafts.push_back(best_token(logits));
+      slot.drafts.push_back(best[i]);
       const auto n_drafts = static_cast<int64_t>(slot.drafts.size());
       if (n_drafts >= wanted(slot)) continue;
       int64_t mtp_slot = slot.n_mtp_slots + n_drafts - 1;
@@ -81,14 +80,6 @@ int64_t Drafter::first_visible(int64_t position) const {
   if (options_.window == 0) return 0;
   const int64_t oldest = std::max<int64_t>(0, position + 1 - options_.window);
   return oldest / kAttentionSegment * kAttentionSegment;
-}
-
-int32_t Drafter::best_token(const float* logits) const {
-  const int64_t n =
-      options_.draft_vocab > 0 ? std::min(options_.draft_vocab, options_.n_live) : options_.n_live;
-  // NaN logits make a draft that verification refuses; the target's own logits decide what is
-  // wrong.
-  return static_cast<int32_t>(std::max<int64_t>(0, argmax(logits, n)));
 }
 
 }  // namespace lockstep

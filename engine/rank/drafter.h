@@ -3,21 +3,23 @@
 
 #include <vector>
 
+#include "engine/rank/draft_vocab.h"
 #include "engine/rank/mtp.h"
 #include "engine/rank/slot.h"
 
 namespace lockstep {
 
 struct DraftOptions {
-  int n_drafts = 0;         // k: drafts per round, 0 to 5
-  int64_t n_live = 0;       // vocabulary rows that exist
-  int64_t window = 0;       // positions that a draft sees at least; 0: all
-  int64_t draft_vocab = 0;  // drafts come from the first draft_vocab rows; 0: all
+  int n_drafts = 0;                       // k: drafts per round, 0 to 5
+  int64_t n_live = 0;                     // vocabulary rows that exist
+  int64_t window = 0;                     // positions that a draft sees at least; 0: all
+  std::vector<int32_t> draft_vocab = {};  // drafts come from these tokens; empty: all
 };
 
 class Drafter {
  public:
-  Drafter(const Model& model, const DraftOptions& options) : model_(model), options_(options) {}
+  Drafter(const Model& model, const DraftOptions& options)
+      : model_(model), options_(options), head_(model, options.draft_vocab, options.n_live) {}
 
   bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
 
@@ -32,18 +34,19 @@ class Drafter {
     std::vector<const float*> embedding_rows{};  // as in Batch: empty, or one a token
   };
 
+  int64_t n_workspace_floats() const { return workspace_.n_floats() + head_.n_workspace_floats(); }
+
   // Rebuilds the MTP slots of all advances and fills slot.drafts of those that ask.
   void advance(const std::vector<Advance>& advances, int round);
 
  private:
   void propose(std::vector<Slot*> slots, std::vector<float> outputs, int round);
   int64_t first_visible(int64_t position) const;
-  int32_t best_token(const float* logits) const;
 
   const Model& model_;
   DraftOptions options_;
   MtpWorkspace workspace_;
-  std::vector<float> logits_;
+  DraftHead head_;
 };
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/gated_delta/gated_delta.h"
 #include "engine/rank/branches.h"
+#include "engine/rank/memory_plan.h"
 #include "engine/rank/state_taps.h"
 
 namespace lockstep {
@@ -21,19 +22,6 @@ using Clock = std::chrono::steady_clock;
 // Timing is reported, never acted upon.
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-int64_t context_limit(const ModelConfig& config, const EngineOptions& options) {
-  return options.max_context > 0 ? std::min(options.max_context, config.max_positions)
-                                 : config.max_positions;
-}
-
-KvCacheShape kv_shape(const ModelConfig& config, const RankWeights& weights,
-                      const EngineOptions& options) {
-  // One page more than a full context needs: the copy of a cached prefix's last page.
-  const int64_t pages = (KvCache::pages_for(context_limit(config, options)) + 1) * options.n_slots;
-  const int n_layers = config.n_kv_layers() + (weights.mtp != nullptr ? 1 : 0);
-  return {options.kv_type, n_layers, weights.dims.n_kv_heads, config.head_dim, pages};
 }
 
 int64_t live_tokens(const ModelConfig& config, const EngineOptions& options) {
@@ -90,7 +78,7 @@ RankEngine::RankEngine(const ModelConfig& config, const RankWeights& weights,
                        const EngineOptions& options, Communicator& comm, ThreadPool& pool)
     : options_(options),
       context_limit_(context_limit(config, options)),
-      kv_(kv_shape(config, weights, options)),
+      kv_(kv_shape(config, weights.dims, weights.mtp != nullptr, options)),
       prefix_cache_(kv_, options.prefix_cache_bytes, options.prefill_grid),
       model_{config,
              weights,
@@ -138,6 +126,12 @@ const Slot* RankEngine::slot_of(uint64_t id) const {
   return nullptr;
 }
 
+int64_t RankEngine::workspace_bytes() const {
+  const int64_t n_floats =
+      workspace_.n_floats() + logits_.n_floats() + drafter_.n_workspace_floats();
+  return n_floats * static_cast<int64_t>(sizeof(float));
+}
+
 bool RankEngine::step() {
   record_ = {};
   emitted_.clear();
@@ -173,7 +167,7 @@ void RankEngine::prefill_chunk(Slot& slot) {
     plant_state_faults(model_, slot.sequence, static_cast<int>(round_));
     compute_logits(model_, last_row, 1, logits_);
     slot.decoding = true;
-    const std::vector<int32_t> tokens = accept_columns(slot, logits_.data(), 1);
+    const std::vector<int32_t> tokens = accept_columns(slot, logits_.logits.data(), 1);
     emitted_.emplace_back(slot.id, tokens);
     record_.rows_digest = digest64(std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))),
                                    record_.rows_digest);
@@ -241,7 +235,7 @@ void RankEngine::decode_round() {
     Slot& slot = *running[i];
     const Span& span = batch.spans[i];
     const std::vector<int32_t> tokens = accept_columns(
-        slot, logits_.data() + span.column * model_.config.vocab_size, span.n_tokens);
+        slot, logits_.logits.data() + span.column * model_.config.vocab_size, span.n_tokens);
     const auto n_taken = static_cast<int64_t>(tokens.size());
     emitted_.emplace_back(slot.id, tokens);
     slot.sequence.n_positions += n_taken;

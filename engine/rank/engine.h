@@ -18,6 +18,7 @@
 #include "engine/lockstep/round_record.h"
 #include "engine/model/config.h"
 #include "engine/rank/drafter.h"
+#include "engine/rank/engine_options.h"
 #include "engine/rank/kv_cache.h"
 #include "engine/rank/layers.h"
 #include "engine/rank/limits.h"
@@ -26,22 +27,6 @@
 #include "engine/rank/slot.h"
 
 namespace lockstep {
-
-enum class Precision : uint8_t { fp32, bf16 };
-
-struct EngineOptions {
-  Precision precision = Precision::bf16;
-  KvType kv_type = KvType::bf16;
-  bool rotate_keys = true;     // Hadamard rotation of q and k with kv_type int8
-  int64_t prefill_grid = 512;  // positions; a multiple of kGdnChunk
-  int64_t max_context = 0;     // positions per slot; 0: what the model allows
-  int n_slots = 1;
-  int n_drafts = 0;                // k of speculation
-  int64_t draft_window = 0;        // positions that a draft sees at least; 0: all
-  int64_t draft_vocab = 0;         // drafts come from the first rows of the vocabulary; 0: all
-  int64_t n_live_tokens = 0;       // vocabulary rows that exist; 0: all
-  int64_t prefix_cache_bytes = 0;  // budget of snapshot states; 0: off
-};
 
 // Called between rounds, after both ranks have agreed on the round.
 struct EngineEvents {
@@ -96,6 +81,8 @@ class RankEngine {
   const Slot* slot_of(uint64_t id) const;
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
   const KvCache& kv_cache() const { return kv_; }
+  // Bytes of activations and logits that the largest pass so far has needed.
+  int64_t workspace_bytes() const;
   int64_t max_context() const { return context_limit_; }
   const std::vector<std::unique_ptr<Slot>>& slots() const { return slots_; }
   size_t n_waiting() const { return waiting_.size(); }
@@ -130,7 +117,7 @@ class RankEngine {
   Model model_;
   Drafter drafter_;
   Workspace workspace_;
-  std::vector<float> logits_;
+  LogitBuffers logits_;
   EngineEvents events_;
 
   std::map<uint64_t, Entry> entries_;

@@ -10,6 +10,11 @@
 
 namespace lockstep {
 
+int64_t kv_bytes(const KvCacheShape& shape) {
+  return int64_t{shape.n_layers} * shape.n_pages *
+         kv_page_bytes(shape.type, shape.n_kv_heads, shape.head_dim);
+}
+
 KvCache::KvCache(const KvCacheShape& shape) : shape_(shape) {
   const auto n_bytes = static_cast<size_t>(total_bytes());
   if (n_bytes == 0) return;
@@ -84,11 +89,6 @@ KvView KvCache::view(int layer, const std::vector<uint32_t>& page_table) const {
       shape_.n_pages * kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
   return {shape_.type, shape_.n_kv_heads, shape_.head_dim, memory_ + layer * layer_bytes,
           page_table.data()};
-}
-
-int64_t KvCache::total_bytes() const {
-  return int64_t{shape_.n_layers} * shape_.n_pages *
-         kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
 }
 
 }  // namespace lockstep

@@ -21,6 +21,9 @@ struct KvCacheShape {
   int64_t n_pages = 0;
 };
 
+// Bytes of all pages of all layers.
+int64_t kv_bytes(const KvCacheShape& shape);
+
 class KvCache {
  public:
   // Address space is reserved at once and touched when used. Throws Error when it is refused.
@@ -51,7 +54,7 @@ class KvCache {
   static int64_t pages_for(int64_t n_positions) {
     return (n_positions + kPageTokens - 1) / kPageTokens;
   }
-  int64_t total_bytes() const;
+  int64_t total_bytes() const { return kv_bytes(shape_); }
 
  private:
   KvCacheShape shape_;

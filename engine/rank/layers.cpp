@@ -129,23 +129,25 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
 }
 
 void compute_logits(const Model& model, const float* normed, int64_t n_columns,
-                    std::vector<float>& logits) {
+                    LogitBuffers& buffers) {
   const int64_t vocab = model.config.vocab_size;
   const int64_t local = model.weights.dims.vocab_rows;
-  logits.resize(static_cast<size_t>(n_columns * vocab));
-  if (model.comm.n_ranks() == 1) {
-    linear_rows(model, model.weights.lm_head, normed, n_columns, logits.data(), vocab,
+  const int n_ranks = model.comm.n_ranks();
+  grow(buffers.logits, n_columns * vocab);
+  if (n_ranks == 1) {
+    linear_rows(model, model.weights.lm_head, normed, n_columns, buffers.logits.data(), vocab,
                 Rounding::none);
     return;
   }
-  std::vector<float> mine(static_cast<size_t>(n_columns * local));
-  std::vector<float> all(static_cast<size_t>(n_columns * vocab));
-  linear_rows(model, model.weights.lm_head, normed, n_columns, mine.data(), local, Rounding::none);
-  model.comm.all_gather(mine.data(), n_columns * local, all.data());
+  grow(buffers.mine, n_columns * local);
+  grow(buffers.by_rank, n_columns * vocab);
+  linear_rows(model, model.weights.lm_head, normed, n_columns, buffers.mine.data(), local,
+              Rounding::none);
+  model.comm.all_gather(buffers.mine.data(), n_columns * local, buffers.by_rank.data());
   for (int64_t column = 0; column < n_columns; ++column) {
-    for (int rank = 0; rank < model.comm.n_ranks(); ++rank) {
-      std::copy_n(all.data() + (rank * n_columns + column) * local, local,
-                  logits.data() + column * vocab + rank * local);
+    for (int rank = 0; rank < n_ranks; ++rank) {
+      std::copy_n(buffers.by_rank.data() + (rank * n_columns + column) * local, local,
+                  buffers.logits.data() + column * vocab + rank * local);
     }
   }
 }

@@ -20,6 +20,12 @@ struct Workspace {
   std::vector<float> branch;   // [n_columns, hidden] mixer or MLP output before the residual
   std::vector<float> partial;  // [n_columns, hidden] second half-K partial sum
   std::vector<float> wide[6];  // projections; widths differ by layer kind
+
+  int64_t n_floats() const {
+    size_t n = hidden.size() + normed.size() + branch.size() + partial.size();
+    for (const std::vector<float>& buffer : wide) n += buffer.size();
+    return static_cast<int64_t>(n);
+  }
 };
 
 // Everything that a pass needs and does not change.
@@ -41,8 +47,19 @@ void forward(const Model& model, const Batch& batch, Workspace& workspace);
 // out [n_columns, hidden]: the embedding of every column, a picture's rows in place of its pads.
 void embed_columns(const Model& model, const Batch& batch, float* out);
 
-// logits [n_columns, vocab] float32 of the given rows of workspace.normed; gathered over ranks.
+struct LogitBuffers {
+  std::vector<float> logits;   // [n_columns, vocab]
+  std::vector<float> mine;     // [n_columns, local vocab]; unused on one rank
+  std::vector<float> by_rank;  // [n_ranks, n_columns, local vocab]; unused on one rank
+
+  int64_t n_floats() const {
+    return static_cast<int64_t>(logits.size() + mine.size() + by_rank.size());
+  }
+};
+
+// buffers.logits [n_columns, vocab] float32 of the given rows of workspace.normed; gathered over
+// ranks.
 void compute_logits(const Model& model, const float* normed, int64_t n_columns,
-                    std::vector<float>& logits);
+                    LogitBuffers& buffers);
 
 }  // namespace lockstep

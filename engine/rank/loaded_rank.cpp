@@ -11,6 +11,7 @@
 #include "engine/model/checkpoint_digest.h"
 #include "engine/ops/common/cpu_target.h"
 #include "engine/ops/self_check/self_check.h"
+#include "engine/rank/draft_vocab.h"
 
 namespace lockstep {
 namespace {
@@ -54,6 +55,31 @@ const RunFlags& prepared(const RunFlags& flags) {
   return flags;
 }
 
+EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const ModelText& text) {
+  EngineOptions options;
+  options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
+  options.kv_type = parse_kv(flags);
+  options.prefill_grid = flags.prefill_grid;
+  options.max_context = flags.max_context;
+  options.n_slots = flags.n_slots;
+  options.n_drafts = flags.n_drafts;
+  options.draft_window = flags.draft_window;
+  options.n_live_tokens = text.n_live_tokens();
+  const int64_t n_live = options.n_live_tokens > 0 ? options.n_live_tokens : config.vocab_size;
+  options.draft_vocab = read_draft_vocab(flags.draft_vocab, n_live);
+  options.prefix_cache_bytes = flags.prefix_cache_bytes;
+  return options;
+}
+
+MemoryPlan announced_plan(const RunFlags& flags, int rank, const ModelSource& source,
+                          const EngineOptions& options) {
+  const MemoryPlan plan =
+      plan_memory(source.config, rank_dims(source.config, flags.n_ranks, rank),
+                  weight_facts(source, flags.n_ranks, rank), options, flags.device_memory);
+  fmt::print(stderr, "{}\n", to_text(plan, rank));
+  return plan;
+}
+
 std::unique_ptr<Communicator> join_peers(const RunFlags& flags, int rank,
                                          const std::string& mailbox, bool may_spin) {
   if (flags.n_ranks == 1) return make_single_rank_communicator();
@@ -76,6 +102,9 @@ LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::str
       may_spin(threads_may_spin(flags)),
       pool(thread_count(flags), may_spin),
       source(open_model_source(flags.model_dir, flags.shards_dir, flags.n_ranks, rank)),
+      text(flags.model_dir),
+      options(options_of(flags, source.config, text)),
+      plan(announced_plan(flags, rank, source, options)),
       build_digest(digest128_hex(MappedFile("/proc/self/exe").bytes())),
       checkpoint_digest(source.source_digest.empty() ? checkpoint_fingerprint(*source.checkpoint)
                                                      : source.source_digest),
@@ -83,7 +112,6 @@ LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::str
       agreed(agree_on_facts(facts(std::move(more_facts)), *comm)),
       weights(load_rank_weights(source.config, {source.checkpoint.get(), source.sharded},
                                 flags.n_ranks, rank)),
-      text(flags.model_dir),
       images(flags.model_dir, source.config) {
   run_ops_self_check(pool);
 }
@@ -99,29 +127,19 @@ RankFacts LoadedRank::facts(std::vector<std::pair<std::string, std::string>> mor
                  {"--slots", std::to_string(flags.n_slots)},
                  {"--mtp", std::to_string(flags.n_drafts)},
                  {"--draft-window", std::to_string(flags.draft_window)},
-                 {"--draft-vocab", std::to_string(flags.draft_vocab)},
+                 {"--draft-vocab", digest128_hex(std::as_bytes(std::span(options.draft_vocab)))},
                  {"--prefill-grid", std::to_string(flags.prefill_grid)},
                  {"--prefix-cache", std::to_string(flags.prefix_cache_bytes)}};
   facts.equal.insert(facts.equal.end(), more.begin(), more.end());
-  const int64_t most = source.config.max_positions;
-  facts.max_context = flags.max_context > 0 ? std::min(flags.max_context, most) : most;
+  facts.max_context = plan.max_context;
   facts.shard_digest = checkpoint_fingerprint(*source.checkpoint);
   return facts;
 }
 
 EngineOptions LoadedRank::engine_options() const {
-  EngineOptions options;
-  options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
-  options.kv_type = parse_kv(flags);
-  options.prefill_grid = flags.prefill_grid;
-  options.max_context = agreed.max_context;
-  options.n_slots = flags.n_slots;
-  options.n_drafts = flags.n_drafts;
-  options.draft_window = flags.draft_window;
-  options.draft_vocab = flags.draft_vocab;
-  options.n_live_tokens = text.n_live_tokens();
-  options.prefix_cache_bytes = flags.prefix_cache_bytes;
-  return options;
+  EngineOptions agreed_options = options;
+  agreed_options.max_context = agreed.max_context;
+  return agreed_options;
 }
 
 }  // namespace lockstep

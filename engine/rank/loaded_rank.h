@@ -12,6 +12,7 @@
 #include "engine/rank/engine.h"
 #include "engine/rank/handshake.h"
 #include "engine/rank/image_reader.h"
+#include "engine/rank/memory_plan.h"
 #include "engine/rank/model_text.h"
 #include "engine/rank/run_flags.h"
 #include "engine/rank/weights.h"
@@ -30,14 +31,17 @@ struct LoadedRank {
   bool may_spin;
   ThreadPool pool;
   ModelSource source;
+  ModelText text;
+  EngineOptions options;          // as the flags have it
+  MemoryPlan plan;                // said on stderr before the weights are read
   std::string build_digest;       // of this program's file
   std::string checkpoint_digest;  // of the whole checkpoint, or its fingerprint
   std::unique_ptr<Communicator> comm;
   AgreedFacts agreed;
   RankWeights weights;
-  ModelText text;
   ImageReader images;
 
+  // With the context that all ranks have room for.
   EngineOptions engine_options() const;
 
  private:

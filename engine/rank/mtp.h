@@ -15,6 +15,11 @@ struct MtpWorkspace {
   std::vector<float> x;         // [n_columns, hidden]
   std::vector<float> normed;    // [n_columns, hidden]
   Workspace layer;
+
+  int64_t n_floats() const {
+    const size_t n = embedded.size() + joined.size() + x.size() + normed.size();
+    return static_cast<int64_t>(n) + layer.n_floats();
+  }
 };
 
 // Stores K and V of every column of `batch` (ids[c] = token i+1, span positions = slots i) from

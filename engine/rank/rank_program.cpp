@@ -12,6 +12,7 @@
 #include "engine/rank/http/serve_rank.h"
 #include "engine/rank/jobs.h"
 #include "engine/rank/loaded_rank.h"
+#include "engine/rank/memory_plan.h"
 #include "engine/rank/run_flags.h"
 
 namespace lockstep {
@@ -26,6 +27,14 @@ struct RankFlags {
   std::string mailbox;
   int rank = 0;
 };
+
+// What the rank planned to need, beside the results.
+void write_plan(const RankFlags& flags, const MemoryPlan& plan) {
+  const std::string name =
+      flags.rank == 0 ? "memory-plan.json" : fmt::format("memory-plan.rank{}.json", flags.rank);
+  write_file_atomically(fs::path(flags.out_dir) / name,
+                        to_json(plan, flags.rank, flags.run.device_memory));
+}
 
 JobOverrides overrides_of(const RunFlags& flags) {
   JobOverrides overrides;
@@ -67,6 +76,7 @@ void check_fault_fired(const std::string& fault, Communicator& comm) {
 
 int run_jobs(const RankFlags& flags) {
   LoadedRank loaded(flags.run, flags.rank, flags.mailbox);
+  write_plan(flags, loaded.plan);
   RankEngine engine(loaded.source.config, loaded.weights, loaded.engine_options(), *loaded.comm,
                     loaded.pool);
   const std::vector<Request> requests =

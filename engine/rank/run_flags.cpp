@@ -26,16 +26,23 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--draft-window", flags.draft_window,
                  "Drafts see at least this many last positions (0: all)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--draft-vocab", flags.draft_vocab,
-                 "Drafts come from this many first vocabulary rows (0: all)")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option(
+      "--draft-vocab", flags.draft_vocab,
+      "Drafts come from the tokens of this file, or from this many first vocabulary rows "
+      "(0: all)");
   app.add_option("--slots", flags.n_slots, "Requests that run together")
       ->check(CLI::Range(1, kMaxSlots))
       ->capture_default_str();
   app.add_option("--prefill-grid", flags.prefill_grid,
                  "Prefill chunks end at multiples of this many positions")
       ->capture_default_str();
-  app.add_option("--max-context", flags.max_context, "Positions per slot (0: the model's)")
+  app.add_option("--max-context", flags.max_context,
+                 "Positions per slot; auto: the model's, or what fits into --device-memory")
+      ->check(CLI::NonNegativeNumber)
+      ->transform([](const std::string& text) { return text == "auto" ? "0" : text; }, "")
+      ->default_str("auto");
+  app.add_option("--device-memory", flags.device_memory,
+                 "Bytes that a rank may plan to use (0: no cap)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--prefix-cache", flags.prefix_cache_bytes,
                  "Bytes of prefix snapshots a rank may keep (0: off)")
@@ -65,10 +72,11 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));
   add("draft-window", std::to_string(flags.draft_window));
-  add("draft-vocab", std::to_string(flags.draft_vocab));
+  add("draft-vocab", flags.draft_vocab);
   add("slots", std::to_string(flags.n_slots));
   add("prefill-grid", std::to_string(flags.prefill_grid));
   add("max-context", std::to_string(flags.max_context));
+  add("device-memory", std::to_string(flags.device_memory));
   add("prefix-cache", std::to_string(flags.prefix_cache_bytes));
   add("threads", std::to_string(flags.n_threads));
   add("cpu-target", flags.cpu_target);

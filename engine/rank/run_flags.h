@@ -26,9 +26,10 @@ struct RunFlags {
   int n_slots = 2;
   int n_drafts = 3;
   int64_t draft_window = 0;
-  int64_t draft_vocab = 0;
+  std::string draft_vocab;
   int64_t prefill_grid = 512;
-  int64_t max_context = 0;
+  int64_t max_context = 0;    // 0: auto
+  int64_t device_memory = 0;  // 0: no cap
   int64_t prefix_cache_bytes = int64_t{256} << 20;
 
   // Over the request and over generation_config.json.

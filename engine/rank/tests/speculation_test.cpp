@@ -2,6 +2,7 @@
 // have.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 
 #include "engine/base/error.h"
@@ -142,7 +143,8 @@ TEST(Speculation, DraftWindowAndVocabularyChangeNoText) {
   EngineOptions narrow = options_with(3, 2);
   narrow.draft_window = 64;
   EngineOptions few = options_with(3, 2);
-  few.draft_vocab = 600;
+  few.draft_vocab.resize(600);
+  std::iota(few.draft_vocab.begin(), few.draft_vocab.end(), 0);
   for (const EngineOptions& options : {narrow, few}) {
     SoloEngine engine(options);
     const auto results = engine->run(requests);
