@@ -9,5 +9,6 @@ namespace lockstep {
 
 // Adds the command to `app`; when it is chosen, it runs during parsing and sets `exit_code`.
 void add_cpu_command(CLI::App& app, int& exit_code);
+void add_ops_command(CLI::App& app, int& exit_code);  // builds with LOCKSTEP_CUDA
 
 }  // namespace lockstep

@@ -77,6 +77,19 @@ inline double linear_bound(int64_t n_cols, double value, double condition, Round
   return with_output_rounding(value, accumulated(steps) * condition, rounding);
 }
 
+// CUDA matrix units: a step adds k products and the sum so far after aligning them to the largest,
+// so it loses at most one unit in the last place (2^-23) of that largest term for each of k + 1
+// terms; no term exceeds the sum of magnitudes. k is 16 on sm80 and 4 on sm70, so a share of
+// K / 8 columns loses at most (K / 8) (1 + 1/4) units. Then eight sums of warps, the factor and the
+// row scale. Group scales add one rounding for 32 columns at the most often. Activations below
+// 2^-31 of their row's largest are rounded: 2^-39 of it each, far below a unit of `condition`
+// unless weights of the largest are zero, which kSecondOrder leaves room for.
+inline double linear_cuda_bound(int64_t padded_cols, double value, double condition,
+                                Rounding rounding) {
+  const double steps = static_cast<double>(padded_cols) / 8.0 * 1.25 * 2.0 + 12.0;
+  return with_output_rounding(value, accumulated(steps) * condition, rounding) + 0x1p-126;
+}
+
 // The bound that exp_vec documents, in units in the last place.
 inline constexpr double kExpUlps = 2.0;
 
@@ -103,6 +116,21 @@ constexpr double attention_weight_roundings(int64_t segment, int64_t n_segments)
 constexpr double attention_score_error(int64_t head_dim, double condition) {
   return (lane_dot_roundings(head_dim) + 1) * kFloatUnit * condition;
 }
+
+// CUDA decode attention. A score: a group of 64 products in four steps of the matrix unit (see
+// linear_cuda_bound), four groups, the scale of K, the factor; for condition as above.
+constexpr double attention_cuda_score_error(double condition) {
+  return (4 * 17 * 2 + 4 + 3) * kFloatUnit * condition;
+}
+// Relative error of a weight beside its score's: the exponent's rounding counts (M - s) (in units
+// of log 2), ex2.approx is within 2^-22, binary16 adds 2^-11; sums over a step in the matrix unit,
+// then rescaling (an exponential and a product a step), then the merge.
+constexpr double attention_cuda_weight_error(int64_t n_positions) {
+  const double steps = static_cast<double>(n_positions) / 128 + 1;
+  return 0x1p-11 + (4 * 17 * 2 * steps + 8 * steps + 40) * kFloatUnit;
+}
+inline constexpr double kAttentionCudaValueUnit = 0x1p-11;  // V: code * scale rounded to binary16
+inline constexpr double kAttentionCudaFlushed = 0x1p-38;  // a weight too small for binary16 * 2^14
 
 // ---- hadamard ----
 

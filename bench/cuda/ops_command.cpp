@@ -1,0 +1,95 @@
+// lockstep bench ops: every CUDA route over the 27B shapes, beside what the card reads in the same
+// run.
+#include <cuda_runtime_api.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/commands.h"
+#include "bench/cuda/attention_bench.h"
+#include "bench/cuda/linear_bench.h"
+#include "engine/base/table.h"
+
+namespace lockstep {
+namespace {
+
+int bench_ops(const bench_cuda::OpsSettings& settings) {
+  const std::unique_ptr<Device> device = open_device(settings.device);
+  const std::unique_ptr<Stream> stream = device->new_stream();
+  bench_cuda::OpsRun run{settings, *device, *stream, 0.0, {}};
+  run.read_bytes_per_s = bench_cuda::measure_read(run);
+  if (settings.wants("linear")) bench_cuda::run_linear(run);
+  if (settings.wants("attention")) bench_cuda::run_attention(run);
+  if (settings.json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const bench_cuda::OpsRow& row : run.rows) {
+      rows.push_back({{"op", row.op},
+                      {"case", row.what},
+                      {"tokens", row.n_tokens},
+                      {"bytes", row.bytes},
+                      {"seconds", row.seconds}});
+    }
+    fmt::print("{}\n", nlohmann::json{{"device", device->facts().name},
+                                      {"multiprocessors", device->facts().n_multiprocessors},
+                                      {"read_bytes_per_s", run.read_bytes_per_s},
+                                      {"rows", rows}}
+                           .dump(1));
+    return 0;
+  }
+  fmt::print("{}, {} multiprocessors, reads {:.0f} GB/s\n", device->facts().name,
+             device->facts().n_multiprocessors, run.read_bytes_per_s / 1e9);
+  Table table({{"op"},
+               {"case"},
+               {"T", Align::right},
+               {"MB", Align::right},
+               {"us", Align::right},
+               {"GB/s", Align::right},
+               {"of read", Align::right}});
+  for (const bench_cuda::OpsRow& row : run.rows) {
+    const double rate = row.bytes / row.seconds;
+    table.add_row({row.op, row.what, fmt::format("{}", row.n_tokens),
+                   fmt::format("{:.1f}", row.bytes / 1e6), fmt::format("{:.2f}", row.seconds * 1e6),
+                   fmt::format("{:.0f}", rate / 1e9),
+                   fmt::format("{:.0f} %", 100.0 * rate / run.read_bytes_per_s)});
+  }
+  table.print();
+  return 0;
+}
+
+}  // namespace
+
+void add_ops_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("ops", "CUDA kernels over the 27B shapes, cold caches");
+  const auto settings = std::make_shared<bench_cuda::OpsSettings>();
+  command->add_option("--device", settings->device, "cuda or cuda:N")->capture_default_str();
+  command->add_option("--ops", settings->ops, "linear, attention, with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"linear", "attention"}))
+      ->capture_default_str();
+  command->add_option("--codecs", settings->codecs, "Codecs of linear, with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--tokens", settings->tokens, "Columns, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 128))
+      ->capture_default_str();
+  command->add_option("--family", settings->family, "Kernels: auto, sm70 or sm80")
+      ->check(CLI::IsMember({"auto", "sm70", "sm80"}))
+      ->capture_default_str();
+  command->add_option("--segment", settings->segment, "Positions of an attention segment")
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->capture_default_str();
+  command->add_option("--replays", settings->n_replays, "Timed replays of each graph")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--json", settings->json, "Print JSON instead of a table");
+  command->callback([settings, &exit_code] { exit_code = bench_ops(*settings); });
+}
+
+}  // namespace lockstep

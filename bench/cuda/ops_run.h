@@ -1,0 +1,47 @@
+// One run of `lockstep bench ops`.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/device/device.h"
+
+namespace lockstep::bench_cuda {
+
+struct OpsSettings {
+  std::string device = "cuda";
+  std::vector<std::string> ops = {"linear", "attention"};
+  std::vector<std::string> codecs = {"nvfp4", "fp8", "int4", "bf16"};
+  std::vector<int> tokens = {1, 4, 8};
+  std::string family = "auto";
+  int segment = 2048;
+  int n_replays = 7;
+  bool json = false;
+
+  bool wants(const std::string& op) const {
+    return std::find(ops.begin(), ops.end(), op) != ops.end();
+  }
+};
+
+struct OpsRow {
+  std::string op;
+  std::string what;
+  int n_tokens;
+  double bytes;  // that must be read at least
+  double seconds;
+};
+
+struct OpsRun {
+  const OpsSettings& settings;
+  Device& device;
+  Stream& stream;
+  double read_bytes_per_s;
+  std::vector<OpsRow> rows;
+};
+
+// Bytes a second of a kernel that only reads, over a buffer far larger than the caches.
+double measure_read(OpsRun& run);
+
+}  // namespace lockstep::bench_cuda

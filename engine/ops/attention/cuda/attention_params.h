@@ -1,0 +1,37 @@
+// What the host passes to the kernels of attention.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+struct AttentionParams {
+  const uint16_t* q;
+  int64_t q_stride;
+  int64_t q_head_stride;
+  const uint16_t* gate;
+  int64_t gate_stride;
+  int64_t gate_head_stride;
+  uint16_t* out;
+  int64_t out_stride;
+  const std::byte* pool;
+  const uint32_t* page_table;
+  const int32_t* first_position;
+  float* values;      // [n_kv_heads][n_segments][n_rows][256]
+  float* statistics;  // [n_kv_heads][n_segments][n_rows][2]: maximum, denominator
+  float scale_log2;   // scale * log2(e)
+  int64_t page_bytes;
+  int n_tokens;
+  int n_kv_heads;
+  int group;  // query heads a KV head
+  int segment;
+  int n_segments;  // of the launch
+};
+
+void launch_attention_sm80_int8(const AttentionParams& p, cudaStream_t stream);
+void launch_attention_merge(const AttentionParams& p, cudaStream_t stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,102 @@
+#include "engine/ops/linear/cuda/linear_cuda.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "engine/base/error.h"
+#include "engine/ops/linear/cuda/launch.h"
+#include "engine/ops/linear/cuda/skinny_params.h"
+
+namespace lockstep {
+namespace {
+
+int64_t n_groups(int64_t n_tokens) {
+  return (n_tokens + kSkinnyTokens - 1) / kSkinnyTokens;
+}
+
+cudaStream_t native(Stream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
+  const LinearCudaPlan& plan = args.plan;
+  const LinearRoute& route = *plan.route;
+  cuda::SkinnyParams p{};
+  p.codes = reinterpret_cast<const uint4*>(args.weight);
+  p.scales = args.weight + plan.scales_offset;
+  p.zeros = reinterpret_cast<const uint8_t*>(args.weight + plan.zeros_offset);
+  p.row_scale = reinterpret_cast<const float*>(args.weight + plan.row_scale_offset);
+  p.out_stride = args.out_stride;
+  p.n_rows = static_cast<int>(plan.n_rows);
+  p.n_tiles = static_cast<int>(plan.padded_rows / route.tile_rows);
+  p.n_blocks = static_cast<int>(plan.padded_cols / route.block_columns);
+  p.scale_stride = static_cast<int>(route.codec == Codec::int4 ? plan.padded_rows
+                                                               : (plan.padded_cols + 127) / 128);
+  if (route.codec == Codec::int4) {
+    const int64_t unit = route.family == KernelFamily::sm70 ? 32 : route.block_columns;
+    p.group_shift =
+        std::bit_width(static_cast<uint64_t>(std::max<int64_t>(plan.group / unit, 1))) - 1;
+  }
+  p.out_float = args.output == CudaOutput::fp32;
+  return p;
+}
+
+}  // namespace
+
+void cuda::no_kernel_for(Codec codec) {
+  const std::string condition = fmt::format("a kernel multiplies {}", codec_name(codec));
+  check_failed(condition.c_str(), __FILE__, __LINE__);
+}
+
+int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens) {
+  return n_groups(n_tokens) * plan.prepared_bytes;
+}
+
+void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
+  const LinearCudaPlan& plan = args.plan;
+  cuda::PrepareParams p{};
+  p.n_cols = static_cast<int>(plan.n_cols);
+  p.padded_cols = static_cast<int>(plan.padded_cols);
+  p.x_stride = args.x_stride;
+  p.order = plan.route->family == KernelFamily::sm70 ? cuda::ColumnOrder::sm70
+            : plan.route->codec == Codec::int4       ? cuda::ColumnOrder::sm80_int4
+                                                     : cuda::ColumnOrder::sm80;
+  p.block_columns = plan.route->block_columns;
+  p.keep_bf16 = plan.route->codec == Codec::bf16 && plan.route->family == KernelFamily::sm80;
+  for (int64_t group = 0; group < n_groups(args.n_tokens); ++group) {
+    p.n_tokens =
+        static_cast<int>(std::min<int64_t>(args.n_tokens - group * kSkinnyTokens, kSkinnyTokens));
+    p.x = args.x + group * kSkinnyTokens * args.x_stride;
+    std::byte* prepared = args.prepared + group * plan.prepared_bytes;
+    p.out = reinterpret_cast<uint16_t*>(prepared);
+    p.factors = reinterpret_cast<float*>(prepared + plan.factors_offset);
+    cuda::launch_prepare(p, native(stream));
+  }
+}
+
+void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream) {
+  const LinearCudaPlan& plan = args.plan;
+  cuda::SkinnyParams p = params_of(args);
+  const int64_t element = args.output == CudaOutput::fp32 ? 4 : 2;
+  for (int64_t group = 0; group < n_groups(args.n_tokens); ++group) {
+    const std::byte* prepared = args.prepared + group * plan.prepared_bytes;
+    p.n_tokens =
+        static_cast<int>(std::min<int64_t>(args.n_tokens - group * kSkinnyTokens, kSkinnyTokens));
+    p.x = reinterpret_cast<const uint4*>(prepared);
+    p.factors = reinterpret_cast<const float*>(prepared + plan.factors_offset);
+    p.out = static_cast<std::byte*>(args.out) + group * kSkinnyTokens * args.out_stride * element;
+    if (plan.route->family == KernelFamily::sm70) {
+      cuda::launch_skinny_sm70(plan.route->codec, p, native(stream));
+    } else {
+      const int groups_in_block =
+          plan.group == 0
+              ? 0
+              : static_cast<int>(std::max<int64_t>(plan.route->block_columns / plan.group, 1));
+      cuda::launch_skinny_sm80(plan.route->codec, groups_in_block, p, args.n_multiprocessors,
+                               native(stream));
+    }
+  }
+}
+
+}  // namespace lockstep

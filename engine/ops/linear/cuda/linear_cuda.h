@@ -1,0 +1,51 @@
+// Op         ops/linear on a card: up to kSkinnyTokens columns a launch.
+// Math       out[t,n] = round( (sum_k x'[t,k] decode(W[n,k])) * factor[t] * row_scale[n] )
+//            x' is x[t,:] times the power of two that brings its largest magnitude to [2^14, 2^15),
+//            rounded to binary16 (exact for values of at least 2^-31 of the largest); factor takes
+//            it out. bf16 weights on sm80: x' = x, factor 1, bfloat16 products. Products are exact,
+//            sums float32 inside the matrix unit; the order over K: linear_plan_cuda.h.
+// Shapes     x [n_tokens, n_cols] with row stride, out [n_tokens, n_rows] with row stride.
+// Dtypes     x bfloat16; out bfloat16 or float32.
+// Effects    `prepared` (linear_prepared_bytes) and out[t, 0..n_rows) for every t; nothing else.
+// Oracle     linear_oracle; bound: tolerance::linear_cuda_bound.
+// Errors     launches that the driver refuses: Error (device_error). Shapes were checked by the
+//            plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/device/device.h"
+#include "engine/ops/linear/cuda/linear_plan_cuda.h"
+
+namespace lockstep {
+
+enum class CudaOutput : uint8_t { bf16, fp32 };
+
+struct LinearCudaArgs {
+  const LinearCudaPlan& plan;
+  const std::byte* weight;  // pack_linear's bytes, on the card
+  const uint16_t* x;
+  int64_t x_stride;
+  std::byte* prepared;
+  void* out;
+  int64_t out_stride;
+  int64_t n_tokens;
+  CudaOutput output;
+  int n_multiprocessors;
+};
+
+// For all of n_tokens, whatever their number.
+int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens);
+
+// x to `prepared`; products of several matrices of one codec and width may share the result.
+void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream);
+// `prepared` to out.
+void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream);
+
+inline void linear_cuda(const LinearCudaArgs& args, Stream& stream) {
+  linear_prepare_cuda(args, stream);
+  linear_prepared_cuda(args, stream);
+}
+
+}  // namespace lockstep

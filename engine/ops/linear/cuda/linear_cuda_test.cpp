@@ -1,0 +1,292 @@
+// Every route of linear on a card, against the float64 oracle and against itself.
+#include "engine/ops/linear/cuda/linear_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/base/float_formats.h"
+#include "engine/base/philox.h"
+#include "engine/ops/common/cuda/device_test_util.h"
+#include "engine/ops/common/tolerance.h"
+#include "engine/ops/linear/cuda/linear_pack.h"
+#include "engine/ops/linear/linear.h"
+#include "engine/ops/linear/linear_test_matrix.h"
+
+namespace lockstep {
+namespace {
+
+using op_test::Card;
+using op_test::GuardedBytes;
+
+constexpr int64_t kXPadding = 5;
+constexpr int64_t kOutPadding = 7;
+
+// A packed matrix on the card.
+struct Loaded {
+  Loaded(const WeightMatrix& stored, KernelFamily family)
+      : matrix(stored),
+        plan(plan_linear_cuda(stored.codec, stored.n_rows, stored.n_cols, stored.group, family,
+                              Card::instance().device->facts().block_shared_bytes, "test")),
+        weight(pack_linear(stored, plan, false, "test")) {}
+
+  const WeightMatrix& matrix;
+  LinearCudaPlan plan;
+  GuardedBytes weight;
+};
+
+std::vector<uint16_t> random_bf16(int64_t n_tokens, int64_t n_cols, uint64_t seed) {
+  PhiloxStream random(seed, 2);
+  std::vector<uint16_t> x(static_cast<size_t>(n_tokens * n_cols));
+  for (uint16_t& value : x) value = float_to_bf16(2.0f * random.next_uniform() - 1.0f);
+  return x;
+}
+
+// Runs x (dense, [n_tokens, n_cols]) through the kernel in padded rows; checks what must not be
+// written. Returns dense float outputs.
+std::vector<float> run(const Loaded& loaded, const std::vector<uint16_t>& x, int64_t n_tokens,
+                       CudaOutput output = CudaOutput::fp32) {
+  const int64_t n_cols = loaded.plan.n_cols;
+  const int64_t n_rows = loaded.plan.n_rows;
+  const int64_t x_stride = n_cols + kXPadding;
+  const int64_t out_stride = n_rows + kOutPadding;
+  std::vector<uint16_t> padded(static_cast<size_t>(n_tokens * x_stride), 0xffff);
+  for (int64_t t = 0; t < n_tokens; ++t) {
+    std::copy_n(x.begin() + t * n_cols, n_cols, padded.begin() + t * x_stride);
+  }
+  const GuardedBytes x_card(padded);
+  const GuardedBytes prepared(linear_prepared_bytes(loaded.plan, n_tokens));
+  const int64_t element = output == CudaOutput::fp32 ? 4 : 2;
+  const GuardedBytes out(n_tokens * out_stride * element);
+  linear_cuda({loaded.plan, loaded.weight.data(), x_card.as<uint16_t>(), x_stride, prepared.data(),
+               out.data(), out_stride, n_tokens, output,
+               Card::instance().device->facts().n_multiprocessors},
+              *Card::instance().stream);
+  Card::instance().stream->synchronize();
+  EXPECT_TRUE(out.walls_intact());
+  EXPECT_TRUE(prepared.walls_intact());
+  std::vector<float> dense;
+  std::vector<float> all;
+  if (output == CudaOutput::fp32) {
+    all = out.values<float>();
+  } else {
+    for (const uint16_t bits : out.values<uint16_t>()) all.push_back(bf16_to_float(bits));
+  }
+  for (int64_t t = 0; t < n_tokens; ++t) {
+    const auto row = all.begin() + t * out_stride;
+    dense.insert(dense.end(), row, row + n_rows);
+    for (int64_t n = n_rows; n < out_stride; ++n) {
+      EXPECT_TRUE(std::isnan(row[n])) << "wrote beyond row " << t;
+    }
+  }
+  return dense;
+}
+
+std::vector<float> floats_of(const std::vector<uint16_t>& x) {
+  std::vector<float> out;
+  for (const uint16_t bits : x) out.push_back(bf16_to_float(bits));
+  return out;
+}
+
+struct Oracle {
+  std::vector<double> value;
+  std::vector<double> condition;
+
+  Oracle(const WeightMatrix& matrix, const std::vector<uint16_t>& x, int64_t n_tokens) {
+    const std::vector<float> wide = floats_of(x);
+    value.resize(static_cast<size_t>(n_tokens * matrix.n_rows));
+    condition.resize(value.size());
+    linear_oracle({matrix, wide.data(), matrix.n_cols, nullptr, 0, n_tokens, Rounding::none},
+                  value.data(), condition.data());
+  }
+};
+
+void expect_within_bound(const Loaded& loaded, const std::vector<uint16_t>& x, int64_t n_tokens,
+                         CudaOutput output) {
+  const std::vector<float> out = run(loaded, x, n_tokens, output);
+  const Oracle oracle(loaded.matrix, x, n_tokens);
+  const Rounding rounding = output == CudaOutput::bf16 ? Rounding::bf16 : Rounding::none;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double bound = tolerance::linear_cuda_bound(loaded.plan.padded_cols, oracle.value[i],
+                                                      oracle.condition[i], rounding);
+    ASSERT_LE(std::fabs(out[i] - oracle.value[i]), bound)
+        << codec_name(loaded.matrix.codec) << " " << family_name(loaded.plan.route->family) << " ["
+        << loaded.plan.n_rows << ", " << loaded.plan.n_cols << "] T " << n_tokens << " at " << i;
+  }
+}
+
+std::vector<float> rows_of(const std::vector<float>& out, int64_t n_rows, int64_t t) {
+  return {out.begin() + t * n_rows, out.begin() + (t + 1) * n_rows};
+}
+
+class LinearCuda : public testing::TestWithParam<LinearRoute> {
+ protected:
+  void SetUp() override {
+    LOCKSTEP_NEEDS_CARD();
+    const std::vector<KernelFamily> families = Card::instance().families();
+    if (std::find(families.begin(), families.end(), GetParam().family) == families.end()) {
+      GTEST_SKIP() << "this card does not run " << family_name(GetParam().family);
+    }
+  }
+  Codec codec() const { return GetParam().codec; }
+  KernelFamily family() const { return GetParam().family; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Routes, LinearCuda,
+                         testing::ValuesIn(linear_routes().begin(), linear_routes().end()),
+                         [](const testing::TestParamInfo<LinearRoute>& test) {
+                           return std::string(family_name(test.param.family)) + "_" +
+                                  std::string(codec_name(test.param.codec));
+                         });
+
+// Edges of tiles (16 and 32 rows), of blocks (16 to 128 columns), of the eight warps' shares, of
+// launches (8 columns).
+TEST_P(LinearCuda, StaysWithinTheBoundAtEveryEdge) {
+  for (const int64_t n_cols : {32, 64, 160, 1024, 1056, 3072}) {
+    for (const int64_t n_rows : {1, 15, 16, 17, 31, 33, 130}) {
+      if (n_cols > 1024 && n_rows != 33) continue;
+      const TestMatrix matrix(codec(), n_rows, n_cols, 11, 32);
+      const Loaded loaded(matrix.view(), family());
+      for (const int64_t n_tokens : {1, 2, 3, 7, 8, 9, 17}) {
+        if (n_tokens > 3 && n_rows != 33) continue;
+        const std::vector<uint16_t> x = random_bf16(n_tokens, n_cols, 5);
+        expect_within_bound(loaded, x, n_tokens, CudaOutput::fp32);
+        expect_within_bound(loaded, x, n_tokens, CudaOutput::bf16);
+        if (HasFailure()) return;
+      }
+      EXPECT_TRUE(loaded.weight.walls_intact());
+    }
+  }
+}
+
+// More tiles than a card has groups of warps, so that a warp goes from tile to tile.
+TEST_P(LinearCuda, ManyTilesHaveTheBitsOfFewTiles) {
+  const TestMatrix matrix(codec(), 9000, 1120, 12, 32);
+  const Loaded all(matrix.view(), family());
+  for (const int64_t n_tokens : {1, 8}) {
+    const std::vector<uint16_t> x = random_bf16(n_tokens, 1120, 6);
+    const std::vector<float> out = run(all, x, n_tokens);
+    for (const int64_t first : {int64_t{0}, int64_t{4480}, int64_t{8960}}) {
+      WeightMatrix part = matrix.view();
+      part.n_rows = std::min<int64_t>(40, 9000 - first);
+      part.codes += first * part.row_bytes;
+      const int64_t scale_row = codec() == Codec::fp8_block ? first / 128 : first;
+      const int64_t offset = scale_row * part.block_scale_stride;
+      if (part.block_scales != nullptr) {
+        const int64_t size = codec() == Codec::nvfp4 ? 1 : 4;
+        part.block_scales = static_cast<const std::byte*>(part.block_scales) + offset * size;
+      }
+      if (part.zero_points != nullptr) part.zero_points += offset;
+      if (part.row_scale != nullptr) part.row_scale += first;
+      const Loaded few(part, family());
+      const std::vector<float> some = run(few, x, n_tokens);
+      for (int64_t t = 0; t < n_tokens; ++t) {
+        for (int64_t n = 0; n < part.n_rows; ++n) {
+          ASSERT_EQ(some[static_cast<size_t>(t * part.n_rows + n)],
+                    out[static_cast<size_t>(t * 9000 + first + n)])
+              << "T " << n_tokens << " row " << first + n;
+        }
+      }
+    }
+  }
+}
+
+// I3, I4: a column's bits depend on that column alone: not on how many there are nor on its place.
+TEST_P(LinearCuda, AColumnHasTheSameBitsAloneAndAmongOthers) {
+  const TestMatrix matrix(codec(), 50, 1184, 13, 32);
+  const Loaded loaded(matrix.view(), family());
+  const std::vector<uint16_t> x = random_bf16(17, 1184, 7);
+  const std::vector<float> out = run(loaded, x, 17);
+  for (int64_t t = 0; t < 17; ++t) {
+    const std::vector<uint16_t> one(x.begin() + t * 1184, x.begin() + (t + 1) * 1184);
+    ASSERT_EQ(run(loaded, one, 1), rows_of(out, 50, t)) << "column " << t;
+  }
+  for (const int64_t n_tokens : {2, 3, 5, 8}) {
+    const std::vector<uint16_t> some(x.begin() + 4 * 1184, x.begin() + (4 + n_tokens) * 1184);
+    const std::vector<float> part = run(loaded, some, n_tokens);
+    for (int64_t t = 0; t < n_tokens; ++t) {
+      ASSERT_EQ(rows_of(part, 50, t), rows_of(out, 50, 4 + t)) << n_tokens << " columns";
+    }
+  }
+}
+
+TEST_P(LinearCuda, RunsGiveTheSameBits) {
+  const TestMatrix matrix(codec(), 3000, 2080, 14, 32);
+  const Loaded loaded(matrix.view(), family());
+  const std::vector<uint16_t> x = random_bf16(8, 2080, 8);
+  const std::vector<float> first = run(loaded, x, 8);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(run(loaded, x, 8), first);
+}
+
+// Small integers with power-of-two scales: every partial sum is an integer below 2^24, so any order
+// gives the oracle's value exactly.
+TEST_P(LinearCuda, IntegersAreExact) {
+  TestMatrix matrix(codec(), 48, 1056, 15, 32);
+  WeightMatrix view = matrix.view();
+  std::vector<uint8_t> byte_scales;
+  std::vector<float> scales;
+  std::vector<float> row_scale(48, 0.5f);
+  PhiloxStream random(16);
+  const int64_t n_scales = 48 * view.block_scale_stride;
+  for (int64_t i = 0; i < n_scales; ++i) {
+    byte_scales.push_back(float_to_e4m3(std::ldexp(1.0f, static_cast<int>(random.next_below(3)))));
+    scales.push_back(std::ldexp(1.0f, static_cast<int>(random.next_below(3))));
+  }
+  if (codec() == Codec::nvfp4) view.block_scales = byte_scales.data();
+  if (codec() == Codec::fp8_block || codec() == Codec::int4) view.block_scales = scales.data();
+  if (view.row_scale != nullptr) view.row_scale = row_scale.data();
+  for (int64_t n = 0; n < 48; ++n) {
+    for (int64_t k = 0; k < 1056; ++k) {
+      const float value = static_cast<float>(random.next_below(9)) - 4.0f;
+      const uint16_t half = codec() == Codec::f16 ? float_to_f16(value) : float_to_bf16(value);
+      if (codec() == Codec::fp8 || codec() == Codec::fp8_block) {
+        matrix.row(n)[k] = std::byte{float_to_e4m3(value)};
+      } else if (codec() == Codec::f16 || codec() == Codec::bf16) {
+        std::memcpy(matrix.row(n) + 2 * k, &half, 2);
+      }
+    }
+  }
+  std::vector<uint16_t> x(8 * 1056);
+  for (uint16_t& value : x) value = float_to_bf16(static_cast<float>(random.next_below(7)) - 3.0f);
+  const Loaded loaded(view, family());
+  const std::vector<float> out = run(loaded, x, 8);
+  const Oracle oracle(view, x, 8);
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(double{out[i]}, oracle.value[i]) << "at " << i;
+}
+
+// Rows of very large and very small activations, zeros, and one column that is far from the rest.
+TEST_P(LinearCuda, AnyRangeOfActivationsStaysWithinTheBound) {
+  const TestMatrix matrix(codec(), 20, 256, 17, 32);
+  const Loaded loaded(matrix.view(), family());
+  std::vector<uint16_t> x = random_bf16(6, 256, 9);
+  const float factors[6] = {1e30f, 1e-30f, 65536.0f, 0.0f, 3e-39f, 1.0f};
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = float_to_bf16(bf16_to_float(x[i]) * factors[i / 256]);
+  }
+  x[5 * 256 + 255] = float_to_bf16(1e6f);
+  const std::vector<float> out = run(loaded, x, 6);
+  const Oracle oracle(matrix.view(), x, 6);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double bound =
+        tolerance::linear_cuda_bound(256, oracle.value[i], oracle.condition[i], Rounding::none);
+    ASSERT_LE(std::fabs(out[i] - oracle.value[i]), bound) << "at " << i;
+  }
+}
+
+TEST_P(LinearCuda, ANanActivationStaysInItsColumn) {
+  const TestMatrix matrix(codec(), 20, 256, 18, 32);
+  const Loaded loaded(matrix.view(), family());
+  std::vector<uint16_t> x = random_bf16(3, 256, 10);
+  const std::vector<float> clean = run(loaded, x, 3);
+  x[256 + 100] = 0x7fc0;
+  const std::vector<float> out = run(loaded, x, 3);
+  EXPECT_EQ(rows_of(out, 20, 0), rows_of(clean, 20, 0));
+  EXPECT_EQ(rows_of(out, 20, 2), rows_of(clean, 20, 2));
+  for (const float value : rows_of(out, 20, 1)) EXPECT_FALSE(std::isfinite(value));
+}
+
+}  // namespace
+}  // namespace lockstep

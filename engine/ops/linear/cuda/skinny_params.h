@@ -1,0 +1,48 @@
+// What the host passes to the kernels of linear.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+struct SkinnyParams {
+  const uint4* codes;
+  const void* scales;
+  const uint8_t* zeros;
+  const float* row_scale;
+  const uint4* x;        // prepared activations
+  const float* factors;  // [8] what a column's activations were divided by
+  void* out;
+  int64_t out_stride;
+  int n_rows;
+  int n_tokens;      // 1..8
+  int n_tiles;       // of rows
+  int n_blocks;      // of columns
+  int scale_stride;  // fp8_block: floats a row of blocks; int4: padded rows
+  int group_shift;   // int4: log2 of the vectors (sm70) or blocks (sm80) that a group spans
+  bool out_float;
+};
+
+// Where a value of an activation row goes.
+//   sm70       [columns / 8][8 tokens][8 columns]; tokens that are not there are zeros
+//   sm80       [token][block of columns]: lane quarter t has a quarter of the block, in chunks of
+//              eight values: position 32 i + 8 t + e holds column t * block / 4 + 8 i + e
+//   sm80_int4  the same places hold column 16 (s / 4) + 4 t + s mod 4 with s = 8 i + e
+enum class ColumnOrder : int { sm70, sm80, sm80_int4 };
+
+struct PrepareParams {
+  const uint16_t* x;  // bfloat16
+  int64_t x_stride;
+  uint16_t* out;
+  float* factors;
+  int n_tokens;  // 1..8
+  int n_cols;
+  int padded_cols;
+  int block_columns;
+  ColumnOrder order;
+  bool keep_bf16;
+};
+
+}  // namespace lockstep::cuda
