@@ -242,8 +242,11 @@ TEST(Report, JsonHoldsMedianSpreadAndRuns) {
   context.model = "a\"b";
   context.n_runs = 3;
   context.weights = {10, 20};
+  context.machine.marks = {"throttled"};
   const Json json = Json::parse(results_json(context, results));
   EXPECT_EQ(json["format"], "lockstep-bench-cpu");
+  EXPECT_EQ(json["machine"]["doubtful"], true);
+  EXPECT_EQ(json["machine"]["marks"][0], "throttled");
   EXPECT_EQ(json["version"], 1);
   EXPECT_EQ(json["model"], "a\"b");
   EXPECT_EQ(json["weight_bytes"]["draft"], 20);

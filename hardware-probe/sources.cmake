@@ -22,6 +22,8 @@ set(LOCKSTEP_PROBE_SOURCES
   real/cuda.cpp
   real/dynamic_library.cpp
   real/embedded_kernels.cpp
+  real/kernel_answers.cpp
+  real/kernel_libraries.cpp
   real/load.cpp
   real/nvml.cpp
   real/real_backend.cpp
@@ -31,6 +33,7 @@ set(LOCKSTEP_PROBE_SOURCES
   report/compare.cpp
   report/html_plots.cpp
   report/judgement.cpp
+  report/machine.cpp
   report/profile.cpp
   report/report_html.cpp
   report/report_json.cpp

@@ -100,6 +100,7 @@ int bench_cpu(CpuBenchSettings settings) {
   context.n_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (getloadavg(&context.load, 1) != 1) context.load = 0;
   context.n_runs = settings.n_runs;
+  context.machine = probe::read_machine(settings.machine);
   context.weights = weight_bytes(Checkpoint(settings.model), config);
   const Pools pools = make_pools(settings, context.n_cores);
   const size_t n_steps = 1 + (settings.wants("ops") ? settings.threads.size() : 0) +
@@ -160,6 +161,9 @@ void add_cpu_command(CLI::App& app, int& exit_code) {
                    "Larger matrices are measured by their first rows")
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 34))
       ->capture_default_str();
+  command->add_option(
+      "--machine", settings->machine,
+      "Profile of this machine, from lockstep probe --profile: stored, doubts shown");
   command->add_flag("--json", settings->json, "Print JSON instead of tables");
   command->callback([settings, &exit_code] { exit_code = bench_cpu(*settings); });
 }

@@ -164,6 +164,7 @@ std::string results_json(const BenchContext& context, const Results& results) {
       {"cpu_target", context.cpu_target},
       {"cores", context.n_cores},
       {"load", context.load},
+      {"machine", Json::parse(context.machine.to_json())},
       {"runs", context.n_runs},
       {"model", context.model},
       {"weight_bytes", {{"round", context.weights.round}, {"draft", context.weights.draft}}},
@@ -185,6 +186,7 @@ void print_results(const BenchContext& context, const Results& results) {
       printable(context.model), human_bytes(static_cast<double>(context.weights.round)),
       human_bytes(static_cast<double>(context.weights.draft)), context.n_cores, context.cpu_target,
       context.n_runs, context.n_runs == 1 ? "run" : "runs");
+  fmt::print("machine: {}\n\n", context.machine.line());
   if (context.load > 0.5 * context.n_cores) {
     fmt::print(
         "This machine was busy (load {:.1f}): read shares as lower bounds, '?' as noise.\n\n",

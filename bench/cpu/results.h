@@ -8,6 +8,7 @@
 
 #include "bench/cpu/settings.h"
 #include "bench/work.h"
+#include "hardware-probe/report/machine.h"
 
 namespace lockstep {
 
@@ -53,6 +54,7 @@ struct BenchContext {
   int n_runs = 0;
   double load = 0;  // runnable processes of the whole machine in the minute before, as uptime says
   WeightBytes weights;
+  probe::MachineRecord machine;
 };
 
 std::string results_json(const BenchContext& context, const Results& results);

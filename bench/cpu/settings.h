@@ -21,6 +21,7 @@ struct CpuBenchSettings {
   int n_runs = 3;
   int n_decode_tokens = 64;
   int64_t max_matrix_bytes = int64_t{24} << 20;
+  std::filesystem::path machine;  // a probe profile of this machine; empty for none
   bool json = false;
 
   bool wants(const std::string& section) const;

@@ -42,7 +42,7 @@ struct SmRun {
 
 enum class Stream { read, write, copy };
 enum class Transfer { to_device, to_host, both };
-enum class Rate { fp32, fp64, matrix };
+enum class Rate { fp32, fp64, matrix, dp4a };  // dp4a: four products of 8-bit integers at once
 enum class Load { none, matrix, memory };
 enum class PeerPath { copy_engine, store, load };
 enum class PeerTiming { copy_engine, store, both_ways, through_host };
@@ -56,7 +56,7 @@ class Backend {
   virtual void sleep_s(double seconds) = 0;
 
   // Driver answers. What the driver does not tell stays empty.
-  virtual HostFacts host() = 0;
+  virtual HostFacts host() = 0;  // with the kernel log of now
   virtual Visibility visible() = 0;
   virtual StackFacts stack() = 0;
   virtual int n_gpus() = 0;
@@ -66,6 +66,7 @@ class Backend {
   virtual Sample sample(int gpu) = 0;
   virtual PcieLink pcie_link(int gpu) = 0;
   virtual Maybe<int64_t> pcie_replays(int gpu) = 0;
+  virtual Maybe<AerCounts> aer(int gpu) = 0;
   // Cumulative seconds slowed by {heat, power}.
   virtual std::pair<Maybe<double>, Maybe<double>> violation_s(int gpu) = 0;
   virtual std::vector<NvlinkState> nvlinks(int gpu) = 0;  // counters of now in the *_before fields
@@ -86,9 +87,9 @@ class Backend {
   // Compute.
   virtual bool has_matrix_units(int gpu) = 0;
   virtual std::vector<SmRun> sm_runs(int gpu, uint64_t seed) = 0;  // each SM at least once
-  virtual Maybe<double> tflops(int gpu, Rate rate) = 0;
-  virtual double rate_sm_mhz(int gpu) = 0;        // the clock during the last tflops()
-  virtual void set_load(int gpu, Load load) = 0;  // runs until changed
+  virtual Maybe<double> tflops(int gpu, Rate rate) = 0;  // empty: the card has no such units
+  virtual double rate_sm_mhz(int gpu) = 0;               // the clock during the last tflops()
+  virtual void set_load(int gpu, Load load) = 0;         // runs until changed
 
   // Peers. Every card has a source and a window of `bytes`. copy_engine and store move `from`'s
   // source into `to`'s window; load moves `to`'s source into `from`'s window.

@@ -91,6 +91,7 @@ void read_behaviour(const Fields& fields, Card& card) {
   card.fp32_fma_per_sm = fields.required<double>("fp32_fma_per_sm");
   card.fp64_fma_per_sm = fields.required<double>("fp64_fma_per_sm");
   card.hmma_fma_per_sm = fields.required<double>("hmma_fma_per_sm");
+  card.dp4a_per_sm = fields.optional<double>("dp4a_per_sm", 0);
   card.hmma_reach = fields.required<double>("hmma_reach");
   card.ecc = fields.required<bool>("ecc");
   card.modified = fields.optional<bool>("modified", false);
@@ -101,6 +102,7 @@ void read_behaviour(const Fields& fields, Card& card) {
   card.memory_max_c = fields.required<int>("memory_max_c");
   card.last_driver = fields.required<int>("last_driver");
   card.measured_read_gbps = fields.optional<double>("measured_read_gbps", 0);
+  card.measured_copy_gbps = fields.optional<double>("measured_copy_gbps", 0);
   card.measured_p2p_gbps = fields.optional<double>("measured_p2p_gbps", 0);
   card.bars = read_bars(fields);
 }

@@ -27,11 +27,13 @@ struct Card {
   int pcie_gen = 0, pcie_width = 0;
   double fp32_fma_per_sm = 0, fp64_fma_per_sm = 0,
          hmma_fma_per_sm = 0;  // per clock; 0 = none or unknown
+  double dp4a_per_sm = 0;      // instructions of four products each, per clock; 0 = unknown
   double hmma_reach = 1;       // share of the matrix peak that warp-level instructions reach
   bool ecc = false, modified = false, p2p = true;
   int shutdown_c = 0, slowdown_c = 0, max_operating_c = 0, memory_max_c = 0;  // 0 = not documented
   int last_driver = 0;  // last driver branch that supports it; 0 = still supported
-  double measured_read_gbps = 0, measured_p2p_gbps = 0;  // 0 = none published
+  // What a healthy card reached; 0 = nobody has published it.
+  double measured_read_gbps = 0, measured_copy_gbps = 0, measured_p2p_gbps = 0;
   BandwidthBars bars;
   std::vector<std::string> unverified, sources;  // field names; full source texts
 

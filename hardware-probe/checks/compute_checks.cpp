@@ -40,8 +40,8 @@ void judge_slow_sms(const std::vector<SmReading>& readings, Report& report) {
   }
 }
 
-void judge_rate(const char* what, const Maybe<double>& seen, const Maybe<double>& mhz,
-                double per_mhz, Report& report) {
+void judge_rate(const char* what, const char* unit, const Maybe<double>& seen,
+                const Maybe<double>& mhz, double per_mhz, Report& report) {
   if (!seen.has_value() || per_mhz <= 0) return;
   if (!mhz.has_value()) {
     report.add(Status::inconclusive, say("{}: the clock during the measurement is unknown",
@@ -54,8 +54,8 @@ void judge_rate(const char* what, const Maybe<double>& seen, const Maybe<double>
                         : share < kRatePass.value ? Status::warn
                                                   : Status::pass;
   report.add(status, status == Status::fail ? kRateFail : kRatePass, share,
-             say("{} {:.2f} TFLOP/s, expected {:.2f} at this clock",
-                 "{} {:.2f} TFLOP/s，此频率下应为 {:.2f}", what, *seen, expected),
+             say("{} {:.2f} {}, expected {:.2f} at this clock", "{} {:.2f} {}，此频率下应为 {:.2f}",
+                 what, *seen, unit, expected),
              status == Status::pass ? Text{}
                                     : say("units are cut or slowed: compare with the card's claim",
                                           "计算单元被阉割或降速：对照卡的宣称"));
@@ -101,10 +101,14 @@ void check_rates(const Context& context, int gpu, Report& report) {
     return;
   }
   const double sms = 2e-6 * *identity.sm_count;
-  judge_rate("FP32", seen.fp32_tflops, seen.fp32_mhz, sms * card->fp32_fma_per_sm, report);
-  judge_rate("FP64", seen.fp64_tflops, seen.fp64_mhz, sms * card->fp64_fma_per_sm, report);
-  judge_rate("FP16 matrix", seen.hmma_tflops, seen.hmma_mhz,
+  judge_rate("FP32", "TFLOP/s", seen.fp32_tflops, seen.fp32_mhz, sms * card->fp32_fma_per_sm,
+             report);
+  judge_rate("FP64", "TFLOP/s", seen.fp64_tflops, seen.fp64_mhz, sms * card->fp64_fma_per_sm,
+             report);
+  judge_rate("FP16 matrix", "TFLOP/s", seen.hmma_tflops, seen.hmma_mhz,
              sms * card->hmma_fma_per_sm * card->hmma_reach, report);
+  judge_rate("INT8 dp4a", "TOP/s", seen.dp4a_tops, seen.dp4a_mhz, 4 * sms * card->dp4a_per_sm,
+             report);
   if (report.empty()) report.add(Status::skip, say("no rate was measured", "没有测到算力"));
 }
 

@@ -49,6 +49,7 @@ class Report {
 };
 
 double median(std::vector<double> values);  // NaN for none
+bool is_hardware_xid(int xid);              // speaks of the card, not of a program on it
 
 // The checks, one family a file. `index` is a GPU, a place in `pairs`, or 0 for the host.
 using CheckFunction = void (*)(const Context& context, int index, Report& report);

@@ -1,6 +1,7 @@
 // C01 host.environment, C03 gpu.visible_to_driver, C24 stack.compat.
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "hardware-probe/checks/context.h"
 
@@ -28,6 +29,16 @@ int branch_of(const std::string& driver) {
   return std::atoi(driver.c_str());
 }
 
+// What the kernel log says last of a card.
+std::string last_words(const Context& context, const std::string& bus) {
+  if (!context.seen.host.kernel_log.has_value()) return "";
+  std::string out;
+  for (const KernelLine& line : *context.seen.host.kernel_log) {
+    if (line.bus == bus) out = fmt::format(" [{}]", line.text);
+  }
+  return out;
+}
+
 void report_missing_gpu(const Context& context, const std::string& entry, Report& report) {
   const int branch = branch_of(context.seen.stack.driver_version);
   const Card* card = context.cards.match(id_of(entry), std::nullopt);
@@ -44,31 +55,87 @@ void report_missing_gpu(const Context& context, const std::string& entry, Report
                                  "{}（{}）没有分配给这个容器", name, bus_of(entry)));
     return;
   }
+  const std::string logged = last_words(context, bus_of(entry));
   report.add(Status::fail,
-             say("{} ({}) is on the bus but the driver does not list it",
-                 "{}（{}）在总线上，但驱动没有列出它", name, bus_of(entry)),
+             say("{} ({}) is on the bus but the driver does not list it{}",
+                 "{}（{}）在总线上，但驱动没有列出它{}", name, bus_of(entry), logged),
              say("look at the kernel log; try another slot, then another driver",
                  "查看内核日志；换插槽，再换驱动"));
 }
 
-void check_nccl(const Context& context, int gpu, Report& report) {
-  const auto& cc = context.gpu(gpu).identity.compute_capability;
-  if (!cc.has_value() || context.seen.stack.nccl.empty()) return;
-  const int arch = static_cast<int>(std::atof(cc->c_str()) * 10.0 + 0.5);
-  bool usable = false;
-  std::string seen;
-  for (const NcclLibrary& library : context.seen.stack.nccl) {
-    const bool has =
-        std::find(library.archs.begin(), library.archs.end(), arch) != library.archs.end();
-    usable = usable || has || library.archs.empty();
-    seen += fmt::format("{}{} ({})", seen.empty() ? "" : ", ", library.version, library.path);
+std::string named(const KernelLibrary& library) {
+  return fmt::format("{} ({})", library.version.empty() ? "?" : library.version, library.path);
+}
+
+void check_nccl(const StackFacts& stack, int arch, Report& report) {
+  const KernelLibrary* usable = nullptr;
+  std::string lacking;
+  bool default_lacks = false;
+  for (const KernelLibrary& library : stack.nccl) {
+    if (has_kernels_for(library, arch)) {
+      if (usable == nullptr) usable = &library;
+      continue;
+    }
+    lacking += (lacking.empty() ? "" : ", ") + named(library);
+    default_lacks = default_lacks || library.loader;
   }
-  if (usable) return;
-  report.add(Status::fail,
-             say("NCCL {} holds no kernels for sm_{}: engines that use it die at start",
-                 "NCCL {} 不含 sm_{} 的内核：用到它的引擎一启动就会崩溃", seen, arch),
-             say("use nvidia-nccl-cu12 2.21.5, or another build made with CUDA 12",
-                 "改用 nvidia-nccl-cu12 2.21.5，或用 CUDA 12 编译的版本"));
+  if (lacking.empty()) return;
+  if (usable == nullptr) {
+    report.add(Status::fail,
+               say("NCCL {} holds no kernels for sm_{}: engines that use it die at start",
+                   "NCCL {} 不含 sm_{} 的内核：用到它的引擎一启动就会崩溃", lacking, arch),
+               say("use nvidia-nccl-cu12 2.21.5, or another build made with CUDA 12",
+                   "改用 nvidia-nccl-cu12 2.21.5，或用 CUDA 12 编译的版本"));
+    return;
+  }
+  report.add(default_lacks ? Status::warn : Status::info,
+             say("NCCL {} holds no kernels for sm_{}; NCCL {} does",
+                 "NCCL {} 不含 sm_{} 的内核；NCCL {} 含有", lacking, arch, named(*usable)),
+             default_lacks
+                 ? say("engines take the first one unless LD_LIBRARY_PATH names the other",
+                       "引擎默认用前者，除非 LD_LIBRARY_PATH 指向后者")
+                 : Text{});
+}
+
+void check_torch(const StackFacts& stack, int arch, Report& report) {
+  for (const KernelLibrary& library : stack.torch) {
+    if (has_kernels_for(library, arch)) continue;
+    report.add(Status::warn,
+               say("PyTorch {} holds no kernels for sm_{}", "PyTorch {} 不含 sm_{} 的内核",
+                   named(library), arch),
+               say("install a build made with CUDA 12.6, the last one with Volta",
+                   "安装 CUDA 12.6 编译的版本，它是最后支持 Volta 的"));
+  }
+}
+
+void check_last_driver(const Card& card, int branch, Report& report) {
+  if (branch > card.last_driver) {
+    report.add(
+        Status::fail,
+        say("driver branch {} is newer than the last one for {} ({})",
+            "驱动分支 {} 比 {} 最后支持的分支（{}）还新", branch, card.name, card.last_driver),
+        say("install driver branch {}", "安装 {} 分支的驱动", card.last_driver));
+    return;
+  }
+  report.add(
+      Status::info,
+      say("{}: driver branch {} is the last one, CUDA 12 the last toolkit that builds for it",
+          "{}：驱动最后支持到 {} 分支，CUDA 12 是最后能为它编译的工具链", card.name,
+          card.last_driver));
+}
+
+void report_unread(const Context& context, Report& report) {
+  const HostFacts& host = context.seen.host;
+  std::string en, zh;
+  if (host.acs == "unknown") en += "PCIe ACS", zh += "PCIe ACS";
+  if (!host.kernel_log.has_value()) {
+    en += std::string(en.empty() ? "" : " and ") + "the kernel log";
+    zh += std::string(zh.empty() ? "" : "和") + "内核日志";
+  }
+  if (en.empty()) return;
+  report.add(Status::info,
+             Text{fmt::format("{} could not be read{}", en, host.root ? "" : "; root could"),
+                  fmt::format("{}读不到{}", zh, host.root ? "" : "；用 root 可以读")});
 }
 
 }  // namespace
@@ -88,15 +155,14 @@ void check_environment(const Context& context, int, Report& report) {
         say("boot with iommu=pt, or switch the IOMMU off", "启动参数加 iommu=pt，或关闭 IOMMU"));
   }
   if (host.acs == "redirecting" && context.seen.gpus.size() > 1) {
-    report.add(Status::warn,
-               say("PCIe ACS sends peer traffic through the root: peer copies are slow or lost",
-                   "PCIe ACS 让卡间数据绕道根端口：直连会变慢或丢失"),
-               say("switch ACS off in the firmware", "在固件里关闭 ACS"));
+    report.add(
+        Status::warn,
+        say("PCIe ACS sends peer traffic through the root ({}): peer copies are slow or lost",
+            "PCIe ACS 让卡间数据绕道根端口（{}）：直连会变慢或丢失",
+            fmt::join(host.acs_bridges, ", ")),
+        say("switch ACS off in the firmware", "在固件里关闭 ACS"));
   }
-  if (!host.root) {
-    report.add(Status::info, say("run without root: ACS, AER and the kernel log were not read",
-                                 "没有用 root 运行：ACS、AER 和内核日志未读取"));
-  }
+  report_unread(context, report);
   report.add(Status::pass, say("{}, kernel {}", "{}，内核 {}", host.os, host.kernel));
 }
 
@@ -147,16 +213,20 @@ void check_stack(const Context& context, int, Report& report) {
                say("driver branch {} is very old", "驱动分支 {} 太旧", branch),
                say("install branch 535 to 580", "安装 535 到 580 分支"));
   }
+  // Two equal cards have one compatibility.
+  std::set<std::string> models;
+  std::set<int> archs;
   for (int gpu = 0; gpu < static_cast<int>(context.seen.gpus.size()); ++gpu) {
     const Card* card = context.row(gpu);
-    if (card != nullptr && card->last_driver != 0 && branch > card->last_driver) {
-      report.add(Status::fail,
-                 say("driver branch {} is newer than the last one for {} ({})",
-                     "驱动分支 {} 比 {} 最后支持的分支（{}）还新", branch, context.label(gpu),
-                     card->last_driver),
-                 say("install driver branch {}", "安装 {} 分支的驱动", card->last_driver));
-    }
-    check_nccl(context, gpu, report);
+    if (card != nullptr && card->last_driver != 0 && models.insert(card->name).second)
+      check_last_driver(*card, branch, report);
+    const auto& capability = context.gpu(gpu).identity.compute_capability;
+    if (capability.has_value())
+      archs.insert(static_cast<int>(std::atof(capability->c_str()) * 10.0 + 0.5));
+  }
+  for (const int arch : archs) {
+    check_nccl(stack, arch, report);
+    check_torch(stack, arch, report);
   }
   if (stack.nccl.empty()) {
     report.add(Status::info, say("no NCCL on this machine", "这台机器没有 NCCL"));

@@ -193,6 +193,20 @@ void check_rows(const GpuHistory& seen, Report& report) {
   }
 }
 
+void check_old_xids(const Context& context, int gpu, Report& report) {
+  if (!context.seen.host.kernel_log.has_value()) return;
+  for (const KernelLine& line : *context.seen.host.kernel_log) {
+    if (line.bus != context.gpu(gpu).identity.bus_id || !is_hardware_xid(line.xid)) continue;
+    report
+        .add(Status::warn,
+             say("the kernel log holds Xid {} of this card from before this run",
+                 "内核日志里有这张卡在本次测试之前的 Xid {}", line.xid),
+             say("reboot, run --standard; buy only if it does not come back",
+                 "重启后跑 --standard；不再出现才买"))
+        .value = line.xid;
+  }
+}
+
 }  // namespace
 
 void check_identity(const Context& context, int gpu, Report& report) {
@@ -317,6 +331,7 @@ void check_history(const Context& context, int gpu, Report& report) {
                    "驱动加载以来有 {} 个不可纠正的显存错误", *seen.volatile_uncorrected));
   }
   check_rows(seen, report);
+  check_old_xids(context, gpu, report);
   if (report.empty()) report.add(Status::pass, say("no recorded defects", "没有缺陷记录"));
 }
 

@@ -7,6 +7,26 @@
 
 namespace lockstep::probe {
 
+namespace {
+
+Text contact_remedy() {
+  return say("clean the contacts, another slot, no riser", "清洁金手指，换插槽，不用转接线");
+}
+
+// Errors that the link repaired by itself: a few are a note, many a bad contact.
+void judge_count(int64_t count, double minutes, const Text& what, Report& report) {
+  const double rate = static_cast<double>(count) / std::max(minutes, 1.0);
+  const Status status = rate > kReplaysPerMinuteFail.value ? Status::fail
+                        : count > 0                        ? Status::warn
+                                                           : Status::pass;
+  report.add(status, kReplaysPerMinuteFail, rate,
+             Text{fmt::format("{} {} during the run", count, what.en),
+                  fmt::format("运行中有 {} {}", count, what.zh)},
+             status == Status::pass ? Text{} : contact_remedy());
+}
+
+}  // namespace
+
 void check_pcie_link(const Context& context, int gpu, Report& report) {
   const PcieLink& seen = *context.gpu(gpu).pcie_link;
   const GpuIdentity& identity = context.gpu(gpu).identity;
@@ -73,20 +93,27 @@ void check_pcie_bandwidth(const Context& context, int gpu, Report& report) {
 
 void check_pcie_errors(const Context& context, int gpu, Report& report) {
   const PcieErrors& seen = *context.gpu(gpu).pcie_errors;
-  if (!seen.replays_before.has_value() || !seen.replays_after.has_value()) {
-    report.add(Status::info, say("this driver counts no PCIe replays", "驱动不提供 PCIe 重传计数"));
-    return;
+  if (seen.replays_before.has_value() && seen.replays_after.has_value()) {
+    judge_count(*seen.replays_after - *seen.replays_before, seen.minutes,
+                {"PCIe replays", "次 PCIe 重传"}, report);
   }
-  const auto replays = static_cast<double>(*seen.replays_after - *seen.replays_before);
-  const double rate = replays / std::max(seen.minutes, 1.0);
-  const Status status = rate > kReplaysPerMinuteFail.value ? Status::fail
-                        : replays > 0                      ? Status::warn
-                                                           : Status::pass;
-  report.add(status, kReplaysPerMinuteFail, rate,
-             say("{:.0f} PCIe replays during the run", "运行中有 {:.0f} 次 PCIe 重传", replays),
-             status == Status::pass ? Text{}
-                                    : say("clean the contacts, another slot, no riser",
-                                          "清洁金手指，换插槽，不用转接线"));
+  if (seen.aer_before.has_value() && seen.aer_after.has_value()) {
+    judge_count(seen.aer_after->correctable - seen.aer_before->correctable, seen.minutes,
+                {"corrected PCIe errors on the way to the card", "个已纠正的 PCIe 链路错误"},
+                report);
+    if (const int64_t lost = seen.aer_after->uncorrectable - seen.aer_before->uncorrectable;
+        lost > 0) {
+      report.add(
+          Status::fail,
+          say("{} PCIe error(s) that could not be corrected", "有 {} 个无法纠正的 PCIe 错误", lost),
+          contact_remedy());
+    }
+  }
+  if (report.empty()) {
+    report.add(Status::info,
+               say("neither the driver nor the kernel counts PCIe errors on this machine",
+                   "这台机器的驱动和内核都不提供 PCIe 错误计数"));
+  }
 }
 
 }  // namespace lockstep::probe

@@ -69,7 +69,9 @@ void judge_temperature(const char* what_en, const char* what_zh, double celsius,
       status,
       Text{fmt::format("{} settles at {:.0f} C, limit {} C", what_en, celsius, limit),
            fmt::format("{}稳定在 {:.0f} ℃，上限 {} ℃", what_zh, celsius, limit)},
-      say("better cooling; on an old card new paste and pads", "加强散热；老卡换硅脂和导热垫"));
+      worst == Status::fail
+          ? say("better cooling; on an old card new paste and pads", "加强散热；老卡换硅脂和导热垫")
+          : say("give this card its own cool air", "给这张卡单独送冷风"));
   finding.value = celsius;
   finding.unit = "C";
   finding.threshold = limit;

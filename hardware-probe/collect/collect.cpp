@@ -148,6 +148,7 @@ class Run {
           !last.seen.gpus[index].pcie_errors)
         continue;
       own.pcie_errors->replays_after = last.seen.gpus[index].pcie_errors->replays_before;
+      own.pcie_errors->aer_after = last.seen.gpus[index].pcie_errors->aer_before;
       own.pcie_errors->minutes = seconds_so_far() / 60;
     }
   }

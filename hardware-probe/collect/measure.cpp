@@ -315,6 +315,7 @@ ComputeRates measure_rates(Backend& backend, int gpu) {
   measure(Rate::fp32, out.fp32_tflops, out.fp32_mhz);
   measure(Rate::fp64, out.fp64_tflops, out.fp64_mhz);
   if (backend.has_matrix_units(gpu)) measure(Rate::matrix, out.hmma_tflops, out.hmma_mhz);
+  measure(Rate::dp4a, out.dp4a_tops, out.dp4a_mhz);
   return out;
 }
 

@@ -53,7 +53,6 @@ void perform_driver_answers(Backend& backend, const StepSpec& spec, GpuObservati
   if (spec.check == "C02") out.identity = backend.identity(spec.gpu);
   if (spec.check == "C04") out.config = backend.config(spec.gpu);
   if (spec.check == "C05") out.history = backend.history(spec.gpu);
-  if (spec.check == "C25") backend.sample(spec.gpu);  // throws when the card is gone
 }
 
 void perform_gpu(Backend& backend, const StepSpec& spec, GpuObservations& out) {
@@ -64,7 +63,7 @@ void perform_gpu(Backend& backend, const StepSpec& spec, GpuObservations& out) {
   if (spec.check == "C07") out.pcie_link = measure_link_under_load(backend, gpu);
   if (spec.check == "C08") out.transfers = measure_transfers(backend, gpu, budget, seed);
   if (spec.check == "C09") {
-    out.pcie_errors = PcieErrors{backend.pcie_replays(gpu), {}, 0};
+    out.pcie_errors = PcieErrors{backend.pcie_replays(gpu), {}, backend.aer(gpu), {}, 0};
   }
   if (spec.check == "C10") out.memory_bandwidth = measure_bandwidth(backend, gpu, budget);
   if (spec.check == "C11") out.memory_map = measure_chunks(backend, gpu, budget);
@@ -180,6 +179,10 @@ Observations perform_step(Backend& backend, const StepSpec& spec, const Publish&
     perform_pair(backend, spec, seen, publish);
   } else if (spec.gpu >= 0) {
     GpuObservations& own = own_gpu(seen, spec);
+    if (spec.check == "C25") {
+      seen.host.kernel_log_end = backend.host().kernel_log;
+      backend.sample(spec.gpu);  // throws when the card is gone
+    }
     perform_driver_answers(backend, spec, own);
     perform_gpu(backend, spec, own);
   } else {
@@ -191,6 +194,7 @@ Observations perform_step(Backend& backend, const StepSpec& spec, const Publish&
 void merge(const Observations& part, const StepSpec& spec, Observations& whole) {
   if (spec.check == "C01") whole.host = part.host;
   if (spec.check == "C24") whole.stack = part.stack;
+  take(part.host.kernel_log_end, whole.host.kernel_log_end);
   if (spec.check == "C03") {
     whole.visible = part.visible;
     whole.gpus.resize(std::max(whole.gpus.size(), part.gpus.size()));

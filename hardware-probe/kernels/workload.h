@@ -22,6 +22,9 @@ LOCKSTEP_PROBE_HD uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Threads of a block of the bandwidth kernels, and 16-byte words that each of them reads at once.
+constexpr int kStreamThreads = 256, kReadUnroll = 4;
+
 // What a 64-bit word of tested memory must hold. Every kind but `address` and `random` is blind to
 // a word that was written elsewhere; those two catch it.
 enum PatternKind : int32_t {

@@ -1,5 +1,6 @@
 #include "hardware-probe/observe/observations.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -34,10 +35,12 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Mode, {{Mode::quick, "quick"},
                                     {Mode::standard, "standard"},
                                     {Mode::deep, "deep"}})
 #define LOCKSTEP_FIELDS NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT
-LOCKSTEP_FIELDS(HostFacts, os, kernel, cpu, virtualization, iommu, acs, root)
+LOCKSTEP_FIELDS(KernelLine, t_s, bus, xid, text)
+LOCKSTEP_FIELDS(HostFacts, os, kernel, cpu, virtualization, iommu, acs, acs_bridges, root,
+                kernel_log, kernel_log_end)
 LOCKSTEP_FIELDS(Visibility, sysfs, nvml, cuda, nvml_present, cuda_present, nvml_error, cuda_error)
-LOCKSTEP_FIELDS(NcclLibrary, path, version, cuda, archs)
-LOCKSTEP_FIELDS(StackFacts, driver_version, cuda_version, nccl, kernel_archs, ptx)
+LOCKSTEP_FIELDS(KernelLibrary, path, version, cuda, archs, ptx_archs, loader)
+LOCKSTEP_FIELDS(StackFacts, driver_version, cuda_version, nccl, torch, kernel_archs, ptx)
 LOCKSTEP_FIELDS(GpuIdentity, bus_id, pci_id, subsystem, name, serial, uuid, board_part, gpu_part,
                 vbios, inforom, inforom_valid, compute_capability, sm_count, cores, bus_bits,
                 l2_kib, max_sm_mhz, max_memory_mhz, fb_mib, bar1_mib, max_pcie_gen, max_pcie_width,
@@ -54,7 +57,8 @@ LOCKSTEP_FIELDS(Sample, t_s, sm_mhz, memory_mhz, power_w, temperature_c, memory_
 LOCKSTEP_FIELDS(Soak, series, seconds, steady, thermal_violation_s, power_violation_s)
 LOCKSTEP_FIELDS(PcieLink, gen, width, hops)
 LOCKSTEP_FIELDS(TransferRates, h2d_gbps, d2h_gbps, bidirectional_gbps, wrong_words)
-LOCKSTEP_FIELDS(PcieErrors, replays_before, replays_after, minutes)
+LOCKSTEP_FIELDS(AerCounts, correctable, uncorrectable)
+LOCKSTEP_FIELDS(PcieErrors, replays_before, replays_after, aer_before, aer_after, minutes)
 LOCKSTEP_FIELDS(MemoryBandwidth, read_gbps, write_gbps, copy_gbps, sm_mhz, memory_mhz, reasons,
                 buffer_bytes)
 LOCKSTEP_FIELDS(ChunkRate, offset_mib, gbps)
@@ -63,7 +67,8 @@ LOCKSTEP_FIELDS(MemoryTest, tested_bytes, total_bytes, patterns, error_words, er
                 ecc_corrected_delta, ecc_uncorrected_delta, start_temperature_c, idle_s)
 LOCKSTEP_FIELDS(SmReading, sm, runs, hash, wrong_runs, ms)
 LOCKSTEP_FIELDS(SmProof, golden, matrix_units, cold, hot, pulse)
-LOCKSTEP_FIELDS(ComputeRates, fp32_tflops, fp64_tflops, hmma_tflops, fp32_mhz, fp64_mhz, hmma_mhz)
+LOCKSTEP_FIELDS(ComputeRates, fp32_tflops, fp64_tflops, hmma_tflops, dp4a_tops, fp32_mhz, fp64_mhz,
+                hmma_mhz, dp4a_mhz)
 LOCKSTEP_FIELDS(NvlinkState, link, active, remote, mbps, crc_before, crc_after, replay_before,
                 replay_after, recovery_before, recovery_after)
 LOCKSTEP_FIELDS(NvlinkReport, links, load_s)
@@ -121,6 +126,14 @@ Mode mode_from_name(const std::string& name) {
     if (name == mode_name(mode)) return mode;
   }
   fail_with(ExitCode::usage, "mode \"{}\" is not quick, standard or deep", name);
+}
+
+bool has_kernels_for(const KernelLibrary& library, int arch) {
+  if (library.archs.empty() && library.ptx_archs.empty()) return true;
+  const auto runs = [&](int code) { return code / 10 == arch / 10 && code <= arch; };
+  const auto compiles = [&](int ptx) { return ptx <= arch; };
+  return std::any_of(library.archs.begin(), library.archs.end(), runs) ||
+         std::any_of(library.ptx_archs.begin(), library.ptx_archs.end(), compiles);
 }
 
 std::string gpu_target(int gpu) {

@@ -16,11 +16,22 @@ using Maybe = std::optional<T>;
 
 enum class Mode { quick, standard, deep };
 
+// A line of the kernel log that speaks of an NVIDIA card.
+struct KernelLine {
+  double t_s = 0;   // since the machine started
+  std::string bus;  // "0000:3b:00.0"; empty when the line names no card
+  int xid = 0;      // 0: no Xid
+  std::string text;
+};
+
 struct HostFacts {
   std::string os, kernel, cpu, virtualization;  // virtualization: "" on bare metal
   std::string iommu;                            // "off", "passthrough", "translated", "unknown"
   std::string acs;                              // "off", "redirecting", "unknown" (needs root)
+  std::vector<std::string> acs_bridges;         // bridges above the cards that redirect
   bool root = false;
+  // At the start and at the end of the run; empty where this user may not read it.
+  Maybe<std::vector<KernelLine>> kernel_log, kernel_log_end;
 };
 
 // PCI bus ids as each layer lists them ("0000:3b:00.0").
@@ -30,15 +41,23 @@ struct Visibility {
   std::string nvml_error, cuda_error;
 };
 
-struct NcclLibrary {
+// A library with kernels of its own: NCCL, PyTorch.
+struct KernelLibrary {
   std::string path, version, cuda;
-  std::vector<int> archs;  // compute capabilities x 10 found in the fat binary; a hint
+  // Compute capabilities x 10 of the machine code and of the PTX in its fat binaries; a hint.
+  std::vector<int> archs, ptx_archs;
+  bool loader = false;  // what a program gets that names no path
 };
+
+// Whether its machine code or its PTX runs on a card of this compute capability x 10. Machine code
+// runs on later minor versions of its own major one, PTX on everything later. True when the
+// library's architectures are unknown.
+bool has_kernels_for(const KernelLibrary& library, int arch);
 
 struct StackFacts {
   std::string driver_version;  // "580.95.05"; empty without a driver
   Maybe<int> cuda_version;     // driver API version, 12040 = 12.4
-  std::vector<NcclLibrary> nccl;
+  std::vector<KernelLibrary> nccl, torch;
   std::vector<int> kernel_archs;  // architectures of the kernels in this program
   bool ptx = false;
 };
@@ -101,8 +120,14 @@ struct TransferRates {
   int64_t wrong_words = 0;
 };
 
+// What the kernel has counted of PCIe errors (AER) at the card and at every bridge above it.
+struct AerCounts {
+  int64_t correctable = 0, uncorrectable = 0;
+};
+
 struct PcieErrors {
   Maybe<int64_t> replays_before, replays_after;
+  Maybe<AerCounts> aer_before, aer_after;
   double minutes = 0;
 };
 
@@ -149,9 +174,9 @@ struct SmProof {
 };
 
 struct ComputeRates {
-  Maybe<double> fp32_tflops, fp64_tflops, hmma_tflops;
+  Maybe<double> fp32_tflops, fp64_tflops, hmma_tflops, dp4a_tops;
   // The clock during each: matrix work may run slower under the power limit.
-  Maybe<double> fp32_mhz, fp64_mhz, hmma_mhz;
+  Maybe<double> fp32_mhz, fp64_mhz, hmma_mhz, dp4a_mhz;
 };
 
 struct NvlinkState {

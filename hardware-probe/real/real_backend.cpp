@@ -9,6 +9,7 @@
 #include "hardware-probe/kernels/workload.h"
 #include "hardware-probe/real/cuda.h"
 #include "hardware-probe/real/embedded_kernels.h"
+#include "hardware-probe/real/kernel_libraries.h"
 #include "hardware-probe/real/load.h"
 #include "hardware-probe/real/nvml.h"
 #include "hardware-probe/real/real_memory.h"
@@ -34,11 +35,13 @@ struct SmResult {
 
 const char* kernel_of(Rate rate) {
   if (rate == Rate::fp32) return "probe_fp32";
+  if (rate == Rate::dp4a) return "probe_dp4a";
   return rate == Rate::fp64 ? "probe_fp64" : "probe_matrix";
 }
 
 // Multiply-adds of one round of one thread; a warp's product of 16x16x16 has 4096.
 double fma_per_round(Rate rate) {
+  if (rate == Rate::dp4a) return 16 * 4;
   return rate == Rate::matrix ? 4 * 4096.0 / 32.0 : 16;
 }
 
@@ -79,7 +82,8 @@ class RealBackend final : public Backend {
     StackFacts out;
     out.driver_version = nvml_.driver_version();
     if (cuda_.present()) out.cuda_version = cuda_.driver_version();
-    out.nccl = find_nccl();
+    out.nccl = find_nccl(python_prefixes());
+    out.torch = find_torch(python_prefixes());
     out.kernel_archs = embedded_kernel_archs();
     out.ptx = embedded_ptx();
     return out;
@@ -120,6 +124,7 @@ class RealBackend final : public Backend {
     return link;
   }
   Maybe<int64_t> pcie_replays(int gpu) override { return nvml_.pcie_replays(bus(gpu)); }
+  Maybe<AerCounts> aer(int gpu) override { return read_aer(bus(gpu)); }
   std::pair<Maybe<double>, Maybe<double>> violation_s(int gpu) override {
     if (!nvml_.present()) return {};
     return nvml_.violation_s(bus(gpu));
@@ -188,6 +193,9 @@ class RealBackend final : public Backend {
   }
 
   Maybe<double> tflops(int gpu, Rate rate) override {
+    constexpr int kFirstWithDp4a = 61;
+    const int arch = cuda_.attribute(gpu, kMajor) * 10 + cuda_.attribute(gpu, kMinor);
+    if (rate == Rate::dp4a && arch < kFirstWithDp4a) return {};
     const unsigned blocks = burn_blocks(gpu);
     const double fma = fma_per_round(rate) * blocks * kBurnThreads;
     int rounds = rounds_for(gpu, rate, kRateKernel_ms);
@@ -235,8 +243,8 @@ class RealBackend final : public Backend {
       DevicePointer to = *buffer, from = *buffer + static_cast<DevicePointer>(bytes);
       uint64_t n = static_cast<uint64_t>(bytes) / 16;
       for (int i = 0; i < 16; ++i)
-        own->launch(gpu, "probe_copy", static_cast<unsigned>(own->attribute(gpu, kSmCount)) * 4,
-                    512, {&to, &from, &n});
+        own->launch(gpu, "probe_copy", static_cast<unsigned>(own->attribute(gpu, kSmCount)) * 8,
+                    kStreamThreads, {&to, &from, &n});
       own->synchronize(gpu);
     });
   }
@@ -261,7 +269,18 @@ class RealBackend final : public Backend {
     return peers_.all_reduce(n_gpus(), through_peers, seed);
   }
   std::pair<Rung, std::string> nccl_all_reduce(uint64_t seed) override {
-    return peers_.nccl_all_reduce(n_gpus(), seed);
+    const std::vector<KernelLibrary> found = find_nccl(python_prefixes());
+    if (found.empty()) return {{"unsupported", 0, 0, "no NCCL"}, ""};
+    const auto usable = [&](const KernelLibrary& library) {
+      for (int gpu = 0; gpu < n_gpus(); ++gpu) {
+        const int arch = cuda_.attribute(gpu, kMajor) * 10 + cuda_.attribute(gpu, kMinor);
+        if (!has_kernels_for(library, arch)) return false;
+      }
+      return true;
+    };
+    const auto best = std::find_if(found.begin(), found.end(), usable);
+    return peers_.nccl_all_reduce(best == found.end() ? found.front().path : best->path, n_gpus(),
+                                  seed);
   }
 
  private:

@@ -131,24 +131,27 @@ DevicePointer RealMemory::address(int gpu, int64_t offset, int64_t bytes) const 
 }
 
 double RealMemory::stream_ms(int gpu, Stream stream, int64_t offset, int64_t bytes) {
-  const unsigned blocks = wide_grid(cuda_, gpu);
   uint64_t n = static_cast<uint64_t>(bytes) / 16;
+  const auto blocks = [n](int words_a_thread) {
+    const auto piece = static_cast<uint64_t>(kStreamThreads * words_a_thread);
+    return static_cast<unsigned>((n + piece - 1) / piece);
+  };
   DevicePointer from = address(gpu, offset, bytes);
   if (stream == Stream::write) {
     uint32_t value = 0x5a5a5a5au;
     return cuda_.timed_ms(gpu, [&] {
-      cuda_.launch(gpu, "probe_write", blocks, 512, {&from, &n, &value});
+      cuda_.launch(gpu, "probe_write", blocks(1), kStreamThreads, {&from, &n, &value});
     });
   }
   if (stream == Stream::read) {
     DevicePointer sink = from;
     return cuda_.timed_ms(gpu, [&] {
-      cuda_.launch(gpu, "probe_read", blocks, 512, {&from, &n, &sink});
+      cuda_.launch(gpu, "probe_read", blocks(kReadUnroll), kStreamThreads, {&from, &n, &sink});
     });
   }
   DevicePointer to = address(gpu, offset + bytes, bytes);
   return cuda_.timed_ms(gpu, [&] {
-    cuda_.launch(gpu, "probe_copy", blocks, 512, {&to, &from, &n});
+    cuda_.launch(gpu, "probe_copy", blocks(1), kStreamThreads, {&to, &from, &n});
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <vector>
 
 #include "hardware-probe/kernels/workload.h"
@@ -279,9 +280,12 @@ Rung RealPeers::all_reduce(int n_gpus, bool through_peers, uint64_t seed) {
   return out;
 }
 
-std::pair<Rung, std::string> RealPeers::nccl_all_reduce(int n_gpus, uint64_t seed) {
-  DynamicLibrary nccl("libnccl.so.2");
-  if (!nccl.present()) return {{"unsupported", 0, 0, "no NCCL"}, ""};
+std::pair<Rung, std::string> RealPeers::nccl_all_reduce(const std::string& library, int n_gpus,
+                                                        uint64_t seed) {
+  // NVLink multicast changes the state of the switches, which other users of the host share.
+  ::setenv("NCCL_NVLS_ENABLE", "0", 1);
+  DynamicLibrary nccl(library.c_str());
+  if (!nccl.present()) return {{"unsupported", 0, 0, nccl.error()}, ""};
   int number = 0;
   nccl.call("ncclGetVersion", &number);
   const std::string version =

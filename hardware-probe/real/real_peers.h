@@ -23,7 +23,8 @@ class RealPeers {
   double ping_pong_us(int from, int to, const std::string& what);
   Rung atomics(int from, int to);
   Rung all_reduce(int n_gpus, bool through_peers, uint64_t seed);
-  std::pair<Rung, std::string> nccl_all_reduce(int n_gpus, uint64_t seed);
+  std::pair<Rung, std::string> nccl_all_reduce(const std::string& library, int n_gpus,
+                                               uint64_t seed);
 
  private:
   struct Window {

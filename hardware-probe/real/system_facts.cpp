@@ -1,26 +1,26 @@
 #include "hardware-probe/real/system_facts.h"
 
-#include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
+#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
-#include <span>
-#include <sstream>
 
 #include "engine/base/error.h"
-#include "engine/base/mapped_file.h"
+#include "hardware-probe/real/kernel_answers.h"
 
 namespace lockstep::probe {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kKernelLinesKept = 256;
 
 std::string first_line(const fs::path& path) {
   std::ifstream file(path);
@@ -88,47 +88,62 @@ std::string link_text(const fs::path& device) {
                      first_line(device / "max_link_speed"), first_line(device / "max_link_width"));
 }
 
-// Fat binaries have no documented layout; these offsets hold for CUDA 9 to 13. A hint, not a proof.
-constexpr uint32_t kFatMagic = 0xBA55ED50u;
-constexpr size_t kFatHeaderBytes = 16, kFatEntryBytes = 64;
-
-template <typename T>
-T read_at(std::span<const std::byte> bytes, size_t offset) {
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::set<int> fat_binary_archs(std::span<const std::byte> bytes) {
-  std::set<int> archs;
-  for (size_t at = 0; at + kFatHeaderBytes + kFatEntryBytes <= bytes.size(); at += 8) {
-    if (read_at<uint32_t>(bytes, at) != kFatMagic) continue;
-    const size_t end =
-        at + kFatHeaderBytes + std::min<size_t>(read_at<uint64_t>(bytes, at + 8), bytes.size());
-    for (size_t entry = at + kFatHeaderBytes;
-         entry + kFatEntryBytes <= std::min(end, bytes.size());) {
-      const auto kind = read_at<uint16_t>(bytes, entry);
-      const auto header = read_at<uint32_t>(bytes, entry + 4);
-      const auto size = read_at<uint64_t>(bytes, entry + 8);
-      const auto arch = read_at<uint32_t>(bytes, entry + 28);
-      if ((kind == 1 || kind == 2) && arch >= 30 && arch < 200)
-        archs.insert(static_cast<int>(arch));
-      if (header == 0 || header + size == 0 || size > bytes.size()) break;
-      entry += header + size;
+// The card, then every bridge above it.
+std::vector<fs::path> devices_up_to_root(const std::string& bus) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  fs::path device = fs::canonical(fs::path("/sys/bus/pci/devices") / bus, error);
+  while (!error && fs::exists(device / "vendor", error)) {
+    out.push_back(device);
+    device = device.parent_path();
+  }
+  return out;
+}
+
+// The configuration space of the bridges; without root the kernel shows only its first 64 bytes.
+void read_acs(HostFacts& out) {
+  std::set<std::string> redirecting;
+  int told = 0, hidden = 0;
+  for (const std::string& entry : nvidia_devices_on_bus()) {
+    const std::vector<fs::path> chain = devices_up_to_root(entry.substr(0, entry.find(' ')));
+    for (size_t i = 1; i < chain.size(); ++i) {
+      const std::string config = text_of(chain[i] / "config");
+      if (const Maybe<bool> redirects = acs_redirects(config); redirects.has_value()) {
+        ++told;
+        if (*redirects) redirecting.insert(chain[i].filename().string());
+      } else {
+        ++hidden;
+      }
     }
   }
-  return archs;
+  out.acs_bridges.assign(redirecting.begin(), redirecting.end());
+  out.acs = !redirecting.empty() ? "redirecting" : hidden > 0 || told == 0 ? "unknown" : "off";
 }
 
-std::string cuda_of(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const size_t at = text.find("+cuda");
-  if (at == std::string_view::npos) return "";
-  size_t end = at + 5;
-  while (end < text.size() && end < at + 12 &&
-         (std::isdigit(static_cast<unsigned char>(text[end])) != 0 || text[end] == '.'))
-    ++end;
-  return std::string(text.substr(at + 5, end - at - 5));
+// Reading /dev/kmsg gives one record a call; past the last one it would wait.
+Maybe<std::vector<KernelLine>> read_kernel_log() {
+  const int log = ::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (log < 0) return {};
+  std::vector<KernelLine> out;
+  char record[8192];
+  for (;;) {
+    const ssize_t n = ::read(log, record, sizeof(record));
+    if (n < 0 && errno == EPIPE) continue;  // overwritten while we read: the next one is there
+    if (n <= 0) {
+      // EAGAIN is the end of the log; any other error means that it may not be read.
+      const bool at_end = n == 0 || errno == EAGAIN;
+      ::close(log);
+      return at_end ? Maybe<std::vector<KernelLine>>(std::move(out)) : std::nullopt;
+    }
+    if (const auto line = parse_kernel_line(std::string_view(record, static_cast<size_t>(n)));
+        line.has_value() && out.size() < kKernelLinesKept)
+      out.push_back(*line);
+  }
 }
 
 }  // namespace
@@ -142,7 +157,8 @@ HostFacts read_host_facts() {
   out.virtualization = virtualization();
   out.iommu = iommu_mode();
   out.root = ::geteuid() == 0;
-  out.acs = "unknown";
+  read_acs(out);
+  out.kernel_log = read_kernel_log();
   return out;
 }
 
@@ -163,35 +179,27 @@ std::vector<std::string> nvidia_devices_on_bus() {
 
 std::vector<std::string> pcie_hops(const std::string& bus) {
   std::vector<std::string> out;
-  std::error_code error;
-  fs::path device = fs::canonical(fs::path("/sys/bus/pci/devices") / bus, error);
-  while (!error && !device.empty() && fs::exists(device / "current_link_speed", error)) {
+  for (const fs::path& device : devices_up_to_root(bus)) {
+    if (!fs::exists(device / "current_link_speed")) break;
     out.push_back(link_text(device));
-    device = device.parent_path();
   }
   return out;
 }
 
-std::vector<NcclLibrary> find_nccl() {
-  void* handle = ::dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) return {};
-  NcclLibrary library;
-  void* version_symbol = ::dlsym(handle, "ncclGetVersion");
-  int version = 0;
-  if (version_symbol != nullptr) reinterpret_cast<int (*)(int*)>(version_symbol)(&version);
-  library.version = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-  Dl_info where{};
-  if (version_symbol != nullptr && ::dladdr(version_symbol, &where) != 0)
-    library.path = where.dli_fname;
-  try {
-    const MappedFile file(library.path);
-    const std::set<int> archs = fat_binary_archs(file.bytes());
-    library.archs.assign(archs.begin(), archs.end());
-    library.cuda = cuda_of(file.bytes());
-  } catch (const Error&) {
-    // The version alone is still worth telling.
+Maybe<AerCounts> read_aer(const std::string& bus) {
+  Maybe<AerCounts> out;
+  const auto add = [&](const fs::path& file, int64_t AerCounts::*counter) {
+    const Maybe<int64_t> total = aer_total(text_of(file));
+    if (!total.has_value()) return;
+    if (!out.has_value()) out = AerCounts{};
+    (*out).*counter += *total;
+  };
+  for (const fs::path& device : devices_up_to_root(bus)) {
+    add(device / "aer_dev_correctable", &AerCounts::correctable);
+    add(device / "aer_dev_nonfatal", &AerCounts::uncorrectable);
+    add(device / "aer_dev_fatal", &AerCounts::uncorrectable);
   }
-  return {library};
+  return out;
 }
 
 }  // namespace lockstep::probe

@@ -50,9 +50,12 @@ Axes axes_of(const std::vector<Line>& lines) {
     }
   }
   if (low > high) low = 0, high = 1;
+  // A quantity that stands still is drawn in the middle, not as noise over the whole height.
+  const double missing = std::max(4.0, 0.04 * high) - (high - low);
+  if (missing > 0) low = std::max(0.0, low - missing / 2), high += missing / 2;
   Axes axes;
   axes.x_max = end;
-  axes.step = nice_step(std::max(high - low, 1.0));
+  axes.step = nice_step(high - low);
   axes.y_min = std::floor(low / axes.step) * axes.step;
   axes.y_max = std::max(std::ceil(high / axes.step) * axes.step, axes.y_min + axes.step);
   return axes;

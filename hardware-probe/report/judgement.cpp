@@ -54,9 +54,12 @@ const char* verdict_name(Verdict verdict) {
   return "?";
 }
 
-Text verdict_text(Verdict verdict) {
+Text verdict_text(Verdict verdict, Mode mode) {
   switch (verdict) {
     case Verdict::accept:
+      if (mode == Mode::quick)
+        return {"sound: nothing against buying it; --standard also tests how it bears heat",
+                "没有问题，可以买；散热要用 --standard 测"};
       return {"sound: nothing against buying it", "没有问题，可以买"};
     case Verdict::accept_with_notes:
       return {"usable; read the notes before you agree on a price", "能用；看完备注再谈价"};

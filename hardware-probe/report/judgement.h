@@ -10,7 +10,7 @@ namespace lockstep::probe {
 
 enum class Verdict { accept, accept_with_notes, inconclusive, reject };
 const char* verdict_name(Verdict verdict);  // "ACCEPT WITH NOTES"
-Text verdict_text(Verdict verdict);
+Text verdict_text(Verdict verdict, Mode mode);
 int verdict_exit_code(Verdict verdict);
 
 // reject > inconclusive > notes > accept: a failure stands even when something else could not run,

@@ -42,10 +42,12 @@ std::vector<std::string> marks_of(const Judgement& judgement) {
     unproven = unproven || finding.status == Status::skip;
   }
   std::vector<std::string> marks;
+  if (judgement.rows.empty()) return {"no-gpu"};
+  if (judgement.verdict == Verdict::reject) marks.push_back("rejected");
   if (contradictory) marks.push_back("contradictory");
   if (shared) marks.push_back("shared");
   if (throttled) marks.push_back("throttled");
-  if (unproven || judgement.rows.empty()) marks.push_back("unproven");
+  if (unproven) marks.push_back("unproven");
   return marks;
 }
 
@@ -72,8 +74,12 @@ Profile make_profile(const Observations& seen, const Judgement& judgement,
     out.links.push_back({pair.from, pair.to, gbps, flag == pair.latency_us.end() ? 0 : flag->second,
                          sound && pair.copy_4k_us.value_or(0) < kCopyLatencyFail.value});
   }
-  out.digest = sha256_hex(content_of(out).dump());
+  out.digest = profile_digest(out);
   return out;
+}
+
+std::string profile_digest(const Profile& profile) {
+  return sha256_hex(content_of(profile).dump());
 }
 
 std::string profile_to_json(const Profile& profile) {
@@ -100,7 +106,7 @@ Profile profile_from_json(const std::string& text, const std::string& origin) {
     out.links = document.at("links").get<std::vector<ProfileLink>>();
     out.marks = document.at("marks").get<std::vector<std::string>>();
     out.digest = document.at("digest");
-    if (sha256_hex(content_of(out).dump()) != out.digest)
+    if (profile_digest(out) != out.digest)
       fail_with(ExitCode::usage, "{}: the digest does not fit the content", origin);
     return out;
   } catch (const Json::exception& error) {

@@ -19,8 +19,8 @@ struct Profile {
   std::string backend, mode, nonce, driver, verdict;
   std::vector<CardSummary> cards;
   std::vector<ProfileLink> links;
-  // "throttled", "contradictory", "shared", "unproven": any mark means that numbers of this machine
-  // must be shown as doubtful.
+  // "no-gpu", "rejected", "throttled", "contradictory", "shared", "unproven": any mark means that
+  // numbers of this machine's GPUs must be shown as doubtful.
   std::vector<std::string> marks;
   std::string digest;  // of everything above
 
@@ -29,6 +29,7 @@ struct Profile {
 
 Profile make_profile(const Observations& seen, const Judgement& judgement,
                      const CardDatabase& cards);
+std::string profile_digest(const Profile& profile);  // of everything but its own digest
 std::string profile_to_json(const Profile& profile);
 // Throws Error (usage) that names `origin` when the text is no profile or its digest is wrong.
 Profile profile_from_json(const std::string& text, const std::string& origin);

@@ -1,6 +1,7 @@
 // One self-contained page: no script from elsewhere, no font, no image.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "hardware-probe/report/html_plots.h"
 #include "hardware-probe/report/report.h"
@@ -128,7 +129,7 @@ std::string banner(const ReportInput& input) {
   std::string out =
       fmt::format("<section class=\"verdict {}\"><b>{}</b>{}<br>", verdict_class(judgement.verdict),
                   both({word.en + " (" + mode.en + ")", word.zh + "（" + mode.zh + "）"}),
-                  both(verdict_text(judgement.verdict)));
+                  both(verdict_text(judgement.verdict, input.seen.mode)));
   out += both(say("{} of {} checks ran; {:.1f} % of the memory and {:.0f} % of the SMs tested",
                   "{1} 项检查做了 {0} 项；测了 {2:.1f} % 的显存和 {3:.0f} % 的 SM", c.checks_run,
                   c.checks_total, 100 * c.memory_share, 100 * c.sm_share));
@@ -140,9 +141,10 @@ std::string problem_list(const ReportInput& input) {
   for (const Status wanted : {Status::fail, Status::skip, Status::inconclusive, Status::warn}) {
     for (const Finding& finding : input.judgement.findings) {
       if (finding.status != wanted) continue;
-      items += fmt::format("<li><span class=\"tag t-{}\">{}</span> <b>{}</b> {}",
-                           status_name(finding.status), both(status_text(finding.status)),
-                           html_escape(finding.target), both(finding.reason));
+      items += fmt::format(
+          "<li><span class=\"tag t-{}\">{}</span> <b>{}</b> <span class=mute>{}</span> {}",
+          status_name(finding.status), both(status_text(finding.status)),
+          html_escape(finding.target), html_escape(finding.name), both(finding.reason));
       if (!finding.remedy.en.empty())
         items += "<br><span class=remedy>" + both(finding.remedy) + "</span>";
       items += "</li>";
@@ -217,15 +219,38 @@ bool pair_failed(const ReportInput& input, const std::string& target) {
       });
 }
 
+// "stores by kernels ok": one step of the ladder and what became of it.
+Text rung_text(const std::string& name, const std::string& outcome) {
+  static const std::map<std::string, Text> names = {{"copy", {"copies", "复制引擎"}},
+                                                    {"store", {"stores", "内核写"}},
+                                                    {"load", {"loads", "内核读"}},
+                                                    {"pingpong", {"two kernels", "两内核对话"}},
+                                                    {"atomics", {"atomics", "原子操作"}}};
+  static const std::map<std::string, Text> outcomes = {{"ok", {"ok", "正确"}},
+                                                       {"wrong", {"WRONG", "出错"}},
+                                                       {"hang", {"HANG", "卡死"}},
+                                                       {"unsupported", {"not offered", "不提供"}},
+                                                       {"error", {"error", "报错"}}};
+  const auto known = [](const std::map<std::string, Text>& table, const std::string& key) {
+    const auto found = table.find(key);
+    return found == table.end() ? Text{key, key} : found->second;
+  };
+  const Text what = known(names, name), how = known(outcomes, outcome);
+  return {what.en + " " + how.en, what.zh + how.zh};
+}
+
 std::string matrix_cell(const ReportInput& input, int from, int to) {
   if (from == to) return "<td>–</td>";
   for (const PairObservations& pair : input.seen.pairs) {
     if (pair.from != from || pair.to != to) continue;
     if (!pair.can_access.value_or(false))
       return "<td class=doubt>" + both("no peer access", "不能直连") + "</td>";
-    std::string rungs;
-    for (const auto& [name, rung] : pair.rungs)
-      rungs += fmt::format("{}{} {}", rungs.empty() ? "" : ", ", name, rung.outcome);
+    Text rungs;
+    for (const auto& [name, rung] : pair.rungs) {
+      const Text step = rung_text(name, rung.outcome);
+      rungs.en += (rungs.en.empty() ? "" : ", ") + step.en;
+      rungs.zh += (rungs.zh.empty() ? "" : "，") + step.zh;
+    }
     const auto flag = pair.latency_us.find("flag");
     const std::string latency =
         flag == pair.latency_us.end() ? "" : fmt::format(", {:.2f} µs", flag->second);
@@ -233,7 +258,7 @@ std::string matrix_cell(const ReportInput& input, int from, int to) {
         pair.copy_gbps.empty() ? "–" : fmt::format("{:.1f} GB/s", median(pair.copy_gbps));
     const char* kind = pair_failed(input, pair_target(from, to)) ? "bad" : "good";
     return fmt::format("<td class={}><b>{}</b>{}<br><span class=mute>{}</span></td>", kind, rate,
-                       latency, html_escape(rungs));
+                       latency, both(rungs));
   }
   return "<td class=doubt>" + both("not tested", "没测") + "</td>";
 }

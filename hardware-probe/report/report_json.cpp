@@ -126,7 +126,7 @@ std::string report_to_json(const ReportInput& input, const SigningKey& key) {
   document["claim"] = input.claim;
   document["cards"] = judgement.rows;
   document["verdict"] = {{"name", verdict_name(judgement.verdict)},
-                         {"text", text_json(verdict_text(judgement.verdict))},
+                         {"text", text_json(verdict_text(judgement.verdict, input.seen.mode))},
                          {"exit_code", verdict_exit_code(judgement.verdict)}};
   document["coverage"] = {{"checks_run", judgement.coverage.checks_run},
                           {"checks_total", judgement.coverage.checks_total},

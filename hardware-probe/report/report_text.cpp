@@ -67,7 +67,7 @@ std::string report_to_text(const ReportInput& input, bool colour) {
   const std::string name =
       fmt::format("{} ({})", verdict_name(input.judgement.verdict), mode_name(input.seen.mode));
   out += fmt::format("{}: {}\n", paint(name, colour_of(input.judgement.verdict), colour),
-                     verdict_text(input.judgement.verdict).en);
+                     verdict_text(input.judgement.verdict, input.seen.mode).en);
   return out;
 }
 

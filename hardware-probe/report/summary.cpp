@@ -67,6 +67,15 @@ double worst_ratio(const MachineSummary& machine) {
   return worst;
 }
 
+Text describe_cooling(const MachineSummary& machine) {
+  const bool compared = std::any_of(
+      machine.cards.begin(), machine.cards.end(),
+      [](const CardSummary& card) { return card.solo_mhz > 0 && card.together_mhz > 0; });
+  if (!compared) return {"what heat costs, --standard measures", "散热影响要用 --standard 测"};
+  return say("all cards together run {:.0f} % slower than alone", "一起跑比单独跑慢 {:.0f} %",
+             100 * (1 - worst_ratio(machine)));
+}
+
 double percent(double now, double before) {
   return before > 0 ? 100 * (now / before - 1) : 0;
 }
@@ -111,13 +120,12 @@ std::vector<Text> rank_speed(const MachineSummary& machine) {
           "number.",
           "1. 显存频率：{:.0f} MHz，读 {:.0f} GB/s。生成速度由它决定。", card.memory_mhz,
           card.read_gbps));
-  const double loss = 100 * (1 - worst_ratio(machine));
-  out.push_back(
-      say("2. Compute and cooling: {:.0f} SM at {:.0f} MHz, {:.1f} TFLOP/s FP16 matrix; all cards "
-          "together run {:.0f} % slower than alone.",
-          "2. 算力和散热：{:.0f} 个 SM，{:.0f} MHz，FP16 矩阵 {:.1f} TFLOP/s；一起跑比单独跑慢 "
-          "{:.0f} %。",
-          card.sm, card.sm_mhz, card.hmma_tflops, loss));
+  const Text cooling = describe_cooling(machine);
+  out.push_back(say("2. Compute and cooling: {:.0f} SM at {:.0f} MHz, {:.1f} TFLOP/s FP16 matrix; ",
+                    "2. 算力和散热：{:.0f} 个 SM，{:.0f} MHz，FP16 矩阵 {:.1f} TFLOP/s；", card.sm,
+                    card.sm_mhz, card.hmma_tflops));
+  out.back().en += cooling.en + ".";
+  out.back().zh += cooling.zh + "。";
   const Text link = describe_link(machine);
   out.push_back({"3. Link between the cards: " + link.en + ".", "3. 两卡互联：" + link.zh + "。"});
   return out;

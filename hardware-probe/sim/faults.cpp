@@ -50,6 +50,9 @@ std::string needs_rows(const Machine& m) {
 std::string needs_matrix_units(const Machine& m) {
   return sick(m).card.hmma_fma_per_sm < 100 ? sick(m).card.name + " has no full matrix units" : "";
 }
+std::string needs_dp4a(const Machine& m) {
+  return sick(m).card.dp4a_per_sm == 0 ? "the rate of " + sick(m).card.name + " is not known" : "";
+}
 std::string needs_wide_link(const Machine& m) {
   return sick(m).card.pcie_width <= 1 ? sick(m).card.name + " has one lane by design" : "";
 }
@@ -91,6 +94,8 @@ const std::vector<Fault> kFaults = {
      [](Machine& m) { sick(m).hidden_sms = 2; }},
     {"tensor-cut", "C16", Mode::quick, "matrix units run at a twentieth, as on mining cards",
      needs_matrix_units, [](Machine& m) { sick(m).matrix_speed = 0.05; }},
+    {"dp4a-cut", "C16", Mode::quick, "8-bit integer products at a quarter, as on mining cards",
+     needs_dp4a, [](Machine& m) { sick(m).dp4a_speed = 0.25; }},
     {"fp32-slow", "C16", Mode::quick, "FP32 runs at 70 %", nothing,
      [](Machine& m) { sick(m).fp32_speed = 0.7; }},
     // Memory
@@ -142,6 +147,12 @@ const std::vector<Fault> kFaults = {
        retire(m, 2, "sbe", kYear_s);
        sick(m).history.aggregate_corrected = 0;
      }},
+    {"xid-before", "C05", Mode::quick, "Xid 48 in the kernel log from before the run", nothing,
+     [](Machine& m) {
+       const std::string& bus = sick(m).identity.bus_id;
+       m.host.kernel_log->push_back(
+           {412.5, bus, 48, "NVRM: Xid (PCI:" + bus.substr(0, bus.find('.')) + "): 48, DBE"});
+     }},
     {"remap-failure", "C05", Mode::quick, "row remapping has failed", needs_rows,
      [](Machine& m) { sick(m).history.remap_failed = true; }},
     {"uncorrectable", "C05", Mode::quick, "an uncorrectable error since the driver was loaded",
@@ -153,6 +164,7 @@ const std::vector<Fault> kFaults = {
        c.card.memory_mhz = c.card.memory_mhz * 4 / 5;
        c.identity.max_memory_mhz = c.card.memory_mhz;
        c.card.measured_read_gbps *= 0.8;
+       c.card.measured_copy_gbps *= 0.8;
      }},
     {"remarked", "C02", Mode::quick, "a smaller chip under a better name", nothing,
      [](Machine& m) {
@@ -201,6 +213,10 @@ const std::vector<Fault> kFaults = {
      [](Machine& m) { sick(m).pcie_wrong_words = 3; }},
     {"pcie-replays", "C09", Mode::quick, "PCIe packets are sent again and again", nothing,
      [](Machine& m) { sick(m).pcie_replays_per_transfer = 40; }},
+    {"aer-correctable", "C09", Mode::quick, "the root port corrects PCIe errors all the time",
+     nothing, [](Machine& m) { sick(m).aer_correctable_per_transfer = 40; }},
+    {"aer-uncorrectable", "C09", Mode::quick, "a PCIe error that the bus could not correct",
+     nothing, [](Machine& m) { sick(m).aer_uncorrectable_per_transfer = 1; }},
     // NVLink and P2P
     {"nvlink-errors", "C19", Mode::quick, "NVLink CRC errors under load", needs_nvlink_pair,
      [](Machine& m) { sick(m).nvlink_crc_per_move = 3; }},
@@ -231,7 +247,10 @@ const std::vector<Fault> kFaults = {
     {"iommu-translated", "C01", Mode::quick, "the IOMMU translates", nothing,
      [](Machine& m) { m.host.iommu = "translated"; }},
     {"acs-redirecting", "C01", Mode::quick, "ACS sends peer traffic through the root", needs_pair,
-     [](Machine& m) { m.host.acs = "redirecting"; }},
+     [](Machine& m) {
+       m.host.acs = "redirecting";
+       m.host.acs_bridges = {"0000:3a:00.0"};
+     }},
     {"invisible", "C03", Mode::quick, "on the bus, but the driver does not list it", nothing,
      [](Machine& m) { m.last_card_hidden = true; }},
     {"driver-too-new", "C03", Mode::quick, "a driver that dropped this card", needs_legacy_driver,
@@ -243,7 +262,27 @@ const std::vector<Fault> kFaults = {
      [](Machine& m) { m.stack.driver_version = "418.226.00"; }},
     {"nccl-no-arch", "C24", Mode::quick, "NCCL without kernels for this card", nothing,
      [](Machine& m) {
-       m.stack.nccl = {{"/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.31.1", "13.0", {100, 120}}};
+       m.stack.nccl = {
+           {"/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.31.1", "13.0", {100, 120}, {120}, true}};
+     }},
+    {"nccl-shadowed", "C24", Mode::quick,
+     "the system's NCCL lacks this card, the one of a Python package has it", nothing,
+     [](Machine& m) {
+       KernelLibrary usable = m.stack.nccl.front();
+       usable.path = "/opt/venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2";
+       usable.loader = false;
+       m.stack.nccl = {
+           {"/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.31.1", "13.0", {100, 120}, {120}, true},
+           usable};
+     }},
+    {"torch-no-arch", "C24", Mode::quick, "PyTorch without kernels for this card", nothing,
+     [](Machine& m) {
+       m.stack.torch = {{"/opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so",
+                         "2.11.0+cu130",
+                         "13.0",
+                         {100, 120},
+                         {120},
+                         false}};
      }},
     {"nvml-absent", "C03", Mode::quick, "no NVML library", nothing,
      [](Machine& m) { m.nvml = false; }},
@@ -254,6 +293,8 @@ const std::vector<Fault> kFaults = {
      nothing, [](Machine& m) { sick(m).lost_after_fills = 4; }},
     {"xid", "C25", Mode::quick, "Xid 48 under load", nothing,
      [](Machine& m) { sick(m).xid_during_load = 48; }},
+    {"xid-logged", "C25", Mode::quick, "Xid 79 under load that only the kernel log has", nothing,
+     [](Machine& m) { sick(m).logged_xid_during_load = 79; }},
 };
 
 std::vector<std::string> split(const std::string& text, char separator) {

@@ -70,8 +70,12 @@ GpuHistory history_of(const Card& card) {
 
 Machine build_machine(const std::vector<const Card*>& cards) {
   Machine machine;
-  machine.host = {
-      "Debian GNU/Linux 12 (simulated)", "6.1.0-sim", "simulated", "", "off", "off", true};
+  machine.host.os = "Debian GNU/Linux 12 (simulated)";
+  machine.host.kernel = "6.1.0-sim";
+  machine.host.cpu = "simulated";
+  machine.host.iommu = machine.host.acs = "off";
+  machine.host.root = true;
+  machine.host.kernel_log = std::vector<KernelLine>{};
   for (size_t i = 0; i < cards.size(); ++i) {
     Chip chip;
     chip.card = *cards[i];
@@ -86,10 +90,13 @@ Machine build_machine(const std::vector<const Card*>& cards) {
   }
   machine.stack.driver_version = "580.95.05";
   machine.stack.cuda_version = 13000;
+  // As NCCL's makefiles build it with CUDA 12: later minor versions run on the code of the first.
   machine.stack.nccl = {{"/usr/lib/x86_64-linux-gnu/libnccl.so.2",
                          "2.21.5",
                          "12.4",
-                         {60, 61, 70, 75, 80, 86, 89, 90}}};
+                         {50, 60, 61, 70, 80, 90},
+                         {90},
+                         true}};
   machine.stack.kernel_archs = {60, 61, 70, 75, 80, 86, 89, 90};
   machine.stack.ptx = true;
   return machine;

@@ -46,15 +46,17 @@ struct Chip {
   int bad_sm = -1, slow_sm = -1;
   SmTrouble bad_sm_when = SmTrouble::none;
   int hidden_sms = 0;  // SMs that never receive work
-  double fp32_speed = 1.0, matrix_speed = 1.0;
+  double fp32_speed = 1.0, matrix_speed = 1.0, dp4a_speed = 1.0;
   int pcie_gen = 3, pcie_width = 16;
   double pcie_speed = 1.0;
   int64_t pcie_wrong_words = 0, pcie_replays_per_transfer = 0;
+  int64_t aer_correctable_per_transfer = 0, aer_uncorrectable_per_transfer = 0;
   int dead_nvlinks = 0;
   int64_t nvlink_crc_per_move = 0, nvlink_recoveries_per_move = 0;
   int lost_after_fills = std::numeric_limits<int>::max();
   bool memory_test_hangs = false;
   int xid_during_load = 0;
+  int logged_xid_during_load = 0;  // reaches the kernel log alone
 };
 
 struct Link {

@@ -31,7 +31,15 @@ class SimBackend final : public Backend {
   double now_s() override { return now_s_; }
   void sleep_s(double seconds) override { advance(seconds); }
 
-  HostFacts host() override { return machine_.host; }
+  HostFacts host() override {
+    HostFacts out = machine_.host;
+    if (!out.root) {
+      out.acs = "unknown";
+      out.acs_bridges.clear();
+      out.kernel_log.reset();
+    }
+    return out;
+  }
   StackFacts stack() override {
     return machine_.nvml || machine_.cuda ? machine_.stack : StackFacts{};
   }
@@ -83,6 +91,8 @@ class SimBackend final : public Backend {
       xid_reported_ = true;
       events_.push_back({now_s_, gpu, "xid", card.chip.xid_during_load});
     }
+    if (card.loaded() && card.chip.logged_xid_during_load != 0)
+      log_xid(card, std::exchange(card.chip.logged_xid_during_load, 0));
     return card.sample();
   }
   PcieLink pcie_link(int gpu) override {
@@ -95,6 +105,7 @@ class SimBackend final : public Backend {
     return link;
   }
   Maybe<int64_t> pcie_replays(int gpu) override { return answer(gpu).pcie_replays; }
+  Maybe<AerCounts> aer(int gpu) override { return alive(gpu).aer; }
   std::pair<Maybe<double>, Maybe<double>> violation_s(int gpu) override {
     const SimCard& card = alive(gpu);
     if (!machine_.nvml) return {};
@@ -169,6 +180,8 @@ class SimBackend final : public Backend {
   double transfer_ms(int gpu, Transfer direction, int64_t bytes) override {
     SimCard& card = ready(gpu);
     card.pcie_replays += card.chip.pcie_replays_per_transfer;
+    card.aer.correctable += card.chip.aer_correctable_per_transfer;
+    card.aer.uncorrectable += card.chip.aer_uncorrectable_per_transfer;
     const double moved = static_cast<double>(direction == Transfer::both ? 2 * bytes : bytes);
     const double gbps = lane_gbps(card) * kPcieShare * (direction == Transfer::both ? 1.8 : 1.0);
     const double ms = moved / gbps / 1e6 * card.noise();
@@ -193,12 +206,14 @@ class SimBackend final : public Backend {
     SimCard& card = ready(gpu);
     const Card& model = card.chip.card;
     if (rate == Rate::matrix && model.hmma_fma_per_sm <= 0) return {};
+    if (rate == Rate::dp4a && model.dp4a_per_sm <= 0) return {};
     card.set_load(Load::matrix);
     advance(0.5);
     const double per_fma = 2e-6 * model.sm * card.sm_mhz() * card.noise();
     rate_clock_mhz_ = card.sm_mhz();
     card.set_load(Load::none);
     if (rate == Rate::fp32) return per_fma * model.fp32_fma_per_sm * 0.97 * card.chip.fp32_speed;
+    if (rate == Rate::dp4a) return per_fma * 4 * model.dp4a_per_sm * 0.97 * card.chip.dp4a_speed;
     if (rate == Rate::fp64) return per_fma * model.fp64_fma_per_sm * 0.97;
     return per_fma * model.hmma_fma_per_sm * model.hmma_reach * 0.98 * card.chip.matrix_speed;
   }
@@ -244,7 +259,7 @@ class SimBackend final : public Backend {
     const double lanes = std::min(lane_gbps(sender), lane_gbps(cards_[static_cast<size_t>(to)]));
     double gbps = lanes * kPeerPcieShare;
     if (const int links = links_up() ? active_links() : 0; links > 0)
-      gbps = links * sender.chip.card.nvlink_gbps * kNvlinkShare;
+      gbps = links * link_gbps(sender.chip.card);
     gbps *= machine_.link.speed;
     if (timing == PeerTiming::through_host) gbps = lanes * kBounceShare;
     const double moved = static_cast<double>(timing == PeerTiming::both_ways ? 2 * bytes : bytes);
@@ -287,16 +302,19 @@ class SimBackend final : public Backend {
   }
   std::pair<Rung, std::string> nccl_all_reduce(uint64_t seed) override {
     if (machine_.stack.nccl.empty()) return {{"unsupported", 0, 0, "no NCCL"}, ""};
-    for (const SimCard& card : cards_) {
-      const int arch = static_cast<int>(std::stod(card.chip.card.compute_capability) * 10 + 0.5);
-      const auto& archs = machine_.stack.nccl.front().archs;
-      if (std::find(archs.begin(), archs.end(), arch) == archs.end()) {
-        return {{"error", 0, 0, "named symbol not found"}, machine_.stack.nccl.front().version};
-      }
-    }
+    const auto usable = [&](const KernelLibrary& library) {
+      return std::all_of(cards_.begin(), cards_.end(), [&](const SimCard& card) {
+        return has_kernels_for(
+            library, static_cast<int>(std::stod(card.chip.card.compute_capability) * 10 + 0.5));
+      });
+    };
+    const auto& found = machine_.stack.nccl;
+    const auto best = std::find_if(found.begin(), found.end(), usable);
+    if (best == found.end())
+      return {{"error", 0, 0, "named symbol not found"}, found.front().version};
     Rung rung = all_reduce(true, seed);
     if (rung.outcome == "unsupported") rung = all_reduce(false, seed);
-    return {rung, machine_.stack.nccl.front().version};
+    return {rung, best->version};
   }
 
  private:
@@ -308,6 +326,14 @@ class SimBackend final : public Backend {
         neighbour = neighbour || (j != i && cards_[j].loaded());
       cards_[i].advance(seconds, neighbour);
     }
+  }
+
+  void log_xid(const SimCard& card, int xid) {
+    if (!machine_.host.kernel_log.has_value()) return;
+    const std::string& bus = card.chip.identity.bus_id;
+    machine_.host.kernel_log->push_back(
+        {1000 + now_s_, bus, xid,
+         fmt::format("NVRM: Xid (PCI:{}): {}, pid=4711", bus.substr(0, bus.find('.')), xid)});
   }
 
   [[noreturn]] void lose(int gpu) {
@@ -345,6 +371,11 @@ class SimBackend final : public Backend {
     return cards_.size() > 1 && cards_.front().chip.card.nvlinks > 0 &&
            cards_.front().chip.card.form == cards_.back().chip.card.form &&
            cards_.back().chip.card.nvlinks == cards_.front().chip.card.nvlinks;
+  }
+  // One link, one way, as a healthy pair reaches it.
+  static double link_gbps(const Card& card) {
+    return card.measured_p2p_gbps > 0 ? card.measured_p2p_gbps / card.nvlinks
+                                      : card.nvlink_gbps * kNvlinkShare;
   }
   int active_links() const {
     return cards_.front().chip.card.nvlinks - cards_.back().chip.dead_nvlinks;

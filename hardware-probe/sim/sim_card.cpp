@@ -94,7 +94,10 @@ double SimCard::read_gbps(double from_share, double to_share) const {
 }
 
 double SimCard::copy_gbps() const {
-  return theory_gbps() * (chip.card.bars.copy_pass + kHealthyReadMargin);
+  const Card& card = chip.card;
+  const double share = card.measured_copy_gbps > 0 ? card.measured_copy_gbps / card.theory_gbps()
+                                                   : card.bars.copy_pass + kHealthyReadMargin;
+  return theory_gbps() * share;
 }
 
 std::vector<SmRun> SimCard::run_sms(uint64_t golden, double now_s) {

@@ -28,6 +28,7 @@ class SimCard {
   SimMemory memory;
   int fills = 0;
   bool lost = false, loss_reported = false;
+  AerCounts aer;
   int64_t pcie_replays = 0, nvlink_crc = 0, nvlink_recoveries = 0, ecc_corrected = 0;
   double heat_s = 0, power_s = 0;
   double load_ended_s = -1e9;

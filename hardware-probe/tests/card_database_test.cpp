@@ -44,6 +44,13 @@ TEST(CardDatabase, EveryRowHasSourcesAndBars) {
     if (card.measured_read_gbps > 0) {
       EXPECT_GE(card.measured_read_gbps / card.theory_gbps(), card.bars.read_pass) << card.name;
     }
+    if (card.measured_copy_gbps > 0) {
+      EXPECT_GE(card.measured_copy_gbps / card.theory_gbps(), card.bars.copy_pass) << card.name;
+    }
+    if (card.measured_p2p_gbps > 0) {
+      EXPECT_GT(card.nvlinks, 0) << card.name;
+      EXPECT_LE(card.measured_p2p_gbps, card.nvlinks * card.nvlink_gbps) << card.name;
+    }
   }
 }
 

@@ -42,6 +42,7 @@ const std::map<std::string, Verdict> kExpected = {
     {"slow-sm", kNotes},
     {"unreached-sm", kUnclear},
     {"tensor-cut", kReject},
+    {"dp4a-cut", kReject},
     {"fp32-slow", kReject},
     {"stuck-bit", kReject},
     {"stuck-low", kReject},
@@ -59,6 +60,7 @@ const std::map<std::string, Verdict> kExpected = {
     {"dbe-page", kReject},
     {"retired-pending", kUnclear},
     {"ecc-wiped", kNotes},
+    {"xid-before", kNotes},
     {"remap-failure", kReject},
     {"uncorrectable", kReject},
     {"wrong-clock", kReject},
@@ -79,6 +81,8 @@ const std::map<std::string, Verdict> kExpected = {
     {"pcie-slow", kReject},
     {"pcie-corrupt", kReject},
     {"pcie-replays", kReject},
+    {"aer-correctable", kReject},
+    {"aer-uncorrectable", kReject},
     {"nvlink-errors", kReject},
     {"nvlink-recovery", kReject},
     {"nvlink-missing", kReject},
@@ -97,10 +101,13 @@ const std::map<std::string, Verdict> kExpected = {
     {"driver-too-new", kReject},
     {"driver-old", kNotes},
     {"nccl-no-arch", kReject},
+    {"nccl-shadowed", kNotes},
+    {"torch-no-arch", kNotes},
     {"nvml-absent", kUnclear},
     {"driver-absent", kUnclear},
     {"lost-mid-run", kReject},
     {"xid", kReject},
+    {"xid-logged", kReject},
 };
 
 // Where the card's kind turns the usual verdict into a milder one.

@@ -9,6 +9,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/temp_dir.h"
+#include "hardware-probe/report/machine.h"
 #include "hardware-probe/tests/probe_runs.h"
 
 namespace lockstep::probe {
@@ -178,9 +180,73 @@ TEST(Profile, IsMarkedWhenItsNumbersCannotBeTrusted) {
   EXPECT_TRUE(make("V100-SXM2-32GB", Mode::standard).profile.trusted());
   const auto marks = [](const char* spec) { return make(spec, Mode::standard).profile.marks; };
   EXPECT_EQ(marks("V100-SXM2-32GB,throttle-second"), std::vector<std::string>{"throttled"});
-  EXPECT_EQ(marks("V100-SXM2-32GB,wrong-clock"), std::vector<std::string>{"contradictory"});
+  EXPECT_EQ(marks("V100-SXM2-32GB,wrong-clock"),
+            (std::vector<std::string>{"rejected", "contradictory"}));
   EXPECT_EQ(marks("V100-SXM2-32GB,other-process"), std::vector<std::string>{"shared"});
   EXPECT_EQ(marks("V100-SXM2-32GB,memory-hang"), std::vector<std::string>{"unproven"});
+}
+
+// A folder as the driver makes it: BUS/information.
+void write_driver_list(const std::filesystem::path& folder, const std::vector<std::string>& uuids) {
+  for (size_t i = 0; i < uuids.size(); ++i) {
+    const auto bus = folder / ("0000:0" + std::to_string(i) + ":00.0");
+    std::filesystem::create_directories(bus);
+    write_file_atomically(bus / "information",
+                          "Model: \t\t NVIDIA H200\nGPU UUID: \t " + uuids[i] + "\nBus: PCIe\n");
+  }
+}
+
+TEST(Machine, AThrottledAContradictoryAndAForeignMachineAreDoubtful) {
+  const TempDir dir;
+  const auto record_of = [&](const char* spec, const char* backend) {
+    Profile profile = make(spec, Mode::standard).profile;
+    profile.backend = backend;
+    profile.digest = profile_digest(profile);
+    write_file_atomically(dir.path() / "p.json", profile_to_json(profile));
+    std::vector<std::string> uuids;
+    for (const CardSummary& card : profile.cards) uuids.push_back(card.uuid);
+    write_driver_list(dir.path() / "gpus", uuids);
+    return read_machine(dir.path() / "p.json", dir.path() / "gpus");
+  };
+  using Marks = std::vector<std::string>;
+  const MachineRecord sound = record_of("V100-SXM2-32GB", "real");
+  EXPECT_EQ(sound.marks, Marks{});
+  EXPECT_EQ(sound.line().find("V100-SXM2-32GB: read 8"), 0u) << sound.line();
+  EXPECT_EQ(record_of("V100-SXM2-32GB", "sim").marks, Marks{"simulated"});
+  const MachineRecord hot = record_of("V100-SXM2-32GB,throttle-second", "real");
+  EXPECT_EQ(hot.marks, Marks{"throttled"});
+  EXPECT_EQ(hot.line().find("DOUBTFUL (throttled): "), 0u) << hot.line();
+  EXPECT_EQ(record_of("V100-SXM2-32GB,wrong-clock", "real").marks,
+            (Marks{"rejected", "contradictory"}));
+  EXPECT_NE(record_of("PG500-216,p2p-mirror", "real").summary.find("NOT TRUSTED"),
+            std::string::npos);
+  const Json json = Json::parse(hot.to_json());
+  EXPECT_EQ(json.at("doubtful"), true);
+  EXPECT_EQ(json.at("digest"), json.at("profile").at("digest"));
+  EXPECT_EQ(read_machine(dir.path() / "p.json", dir.path() / "none").marks.back(), "elsewhere");
+}
+
+TEST(Machine, WithoutAGpuOrAProfileItSaysSo) {
+  const TempDir dir;
+  const MachineRecord bare = read_machine("", dir.path() / "none");
+  EXPECT_FALSE(bare.doubtful());
+  EXPECT_EQ(bare.line(), "no NVIDIA GPU and no probe profile");
+  EXPECT_TRUE(Json::parse(bare.to_json()).at("profile").is_null());
+  write_driver_list(dir.path() / "gpus", {"GPU-1", "GPU-2"});
+  const MachineRecord unprobed = read_machine("", dir.path() / "gpus");
+  EXPECT_EQ(unprobed.marks, std::vector<std::string>{"unproven"});
+  EXPECT_NE(unprobed.line().find("2 NVIDIA GPU(s)"), std::string::npos) << unprobed.line();
+  Observations nothing;
+  nothing.backend = "real";
+  const Profile profile =
+      make_profile(nothing, judge(nothing, card_database(), ""), card_database());
+  EXPECT_EQ(profile.marks, std::vector<std::string>{"no-gpu"});
+  write_file_atomically(dir.path() / "p.json", profile_to_json(profile));
+  EXPECT_EQ(read_machine(dir.path() / "p.json", dir.path() / "none").line(),
+            "no NVIDIA GPU; probe says INCONCLUSIVE (quick)");
+  EXPECT_EQ(read_machine(dir.path() / "p.json", dir.path() / "gpus").marks,
+            std::vector<std::string>{"elsewhere"});
+  EXPECT_THROW(read_machine(dir.path() / "absent.json", dir.path()), Error);
 }
 
 TEST(Profile, IsReadBackAndRefusedWhenChanged) {

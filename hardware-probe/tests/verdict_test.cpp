@@ -81,6 +81,27 @@ TEST(Verdict, ALostCardIsRejectedAndTheRestIsStillReported) {
   EXPECT_FALSE(seen.gpus[1].sm_proof.has_value());
 }
 
+// What only root can read is named, costs no verdict, and is judged where root reads it.
+TEST(Verdict, WithoutRootTheReportSaysWhatRootWouldAdd) {
+  sim::Machine machine =
+      sim::machine_from_spec("V100-SXM2-32GB,acs-redirecting,xid-before", card_database());
+  machine.host.root = false;
+  const auto backend = sim::open_sim(machine);
+  const auto executor = in_process_executor(*backend);
+  const Observations seen = collect(*executor, CollectOptions{});
+  EXPECT_FALSE(seen.host.kernel_log.has_value());
+  const Judgement judgement = judge(seen, card_database(), "");
+  EXPECT_EQ(judgement.verdict, Verdict::accept) << complaints(judgement);
+  bool named = false;
+  for (const Finding& finding : judgement.findings)
+    named =
+        named || (finding.check == "C01" &&
+                  finding.reason.en == "PCIe ACS and the kernel log could not be read; root could");
+  EXPECT_TRUE(named);
+  EXPECT_EQ(judge_sim("V100-SXM2-32GB,acs-redirecting,xid-before", Mode::quick).verdict,
+            Verdict::accept_with_notes);
+}
+
 TEST(Claim, AVariantIsANoteAndAnotherChipIsRejected) {
   EXPECT_EQ(judge_sim("V100-SXM2-32GB", Mode::quick, "V100-SXM2-32GB").verdict, Verdict::accept);
   EXPECT_EQ(judge_sim("PG503-216", Mode::quick, "V100-SXM2-32GB").verdict,
