@@ -35,6 +35,7 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
     if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
     for (const fs::path& image : job.images) line["images"].push_back(fs::absolute(image).string());
     if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
+    if (!job.inject.empty()) line["inject"] = {{"file", fs::absolute(job.inject).string()}};
     text += line.dump() + "\n";
   }
   return text;
@@ -104,9 +105,11 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
   EngineResult result;
   result.name = job.name;
   result.ids = token_list(json, "ids", where);
+  if (json.contains("text") && json["text"].is_string()) result.text = json["text"];
   if (json.contains("mtp") && json["mtp"].is_object() && json["mtp"].contains("draft_rounds")) {
     const Json& mtp = json["mtp"];
     result.drafts_accepted = member(mtp, "accepted", where).get<int64_t>();
+    result.drafted = mtp.value("drafted", int64_t{0});
     for (const Json& round : list(mtp, "draft_rounds", where)) {
       result.draft_rounds.push_back(
           {member(round, "step", where).get<int64_t>(), token_list(round, "drafts", where)});
@@ -190,12 +193,13 @@ std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& op
 }  // namespace
 
 std::vector<std::string> EngineOptions::command() const {
+  if (!argv.empty()) return argv;
   const fs::path program = engine.empty() ? sibling_program("lockstep-generate") : engine;
-  std::vector<std::string> argv = {program.string(), "--model",          model.string(),
-                                   "--tp",           std::to_string(tp), "--precision",
-                                   precision,        "--backend",        backend};
-  const auto add = [&argv](const char* flag, const std::string& value) {
-    argv.insert(argv.end(), {flag, value});
+  std::vector<std::string> words = {program.string(), "--model",          model.string(),
+                                    "--tp",           std::to_string(tp), "--precision",
+                                    precision,        "--backend",        backend};
+  const auto add = [&words](const char* flag, const std::string& value) {
+    words.insert(words.end(), {flag, value});
   };
   if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
   if (!fault.empty()) add("--fault", fault);
@@ -203,7 +207,7 @@ std::vector<std::string> EngineOptions::command() const {
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
-  return argv;
+  return words;
 }
 
 std::string failure_reason(const std::string& stderr_text) {

@@ -26,6 +26,7 @@ struct EngineOptions {
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together
   std::chrono::seconds timeout{1800};
+  std::vector<std::string> argv;  // not empty: this command line instead of the fields above
 
   // The command line without --jobs and --out, as a user would type it.
   std::vector<std::string> command() const;
@@ -39,6 +40,7 @@ struct EngineJob {
   std::vector<std::filesystem::path> images;  // of the pads in ids
   std::vector<std::string> taps;              // names, '*' matches anything
   int64_t tap_positions = 0;                  // last n prompt positions
+  std::filesystem::path inject;               // tensors to put in place of taps; empty for none
 };
 
 // The logits that chose one token.
@@ -57,10 +59,12 @@ struct DraftRound {
 struct EngineResult {
   std::string name;
   std::vector<int32_t> ids;  // generated; under teacher forcing the argmax of each step
+  std::string text;          // of ids; empty when the engine has no tokenizer
   std::vector<StepLogits> logits;
   std::optional<int64_t> rope_delta;     // of a prompt with pictures
   std::vector<DraftRound> draft_rounds;  // empty without speculation
   int64_t drafts_accepted = 0;
+  int64_t drafted = 0;
   TapDump dump;
 };
 

@@ -27,7 +27,8 @@ struct Command {
   std::string_view summary;
 };
 
-constexpr std::array<Command, 17> kCommands = {{
+constexpr std::array<Command, 18> kCommands = {{
+    {"acceptance", "share of drafts that are taken, against a baseline"},
     {"bench", "seeded benchmark of an endpoint, a binary or single kernels"},
     {"compare", "layer by layer against the oracle, or one dump against another"},
     {"diverge", "greedy divergence between two engines: TIE, DRIFT or DEFECT"},

@@ -12,7 +12,8 @@ namespace lockstep {
 struct DumpReport {
   Verdict verdict = Verdict::pass;
   std::string first_bad;
-  std::vector<TapRow> rows;  // in TapOrder
+  std::vector<TapRow> rows;              // in TapOrder
+  std::vector<std::string> not_checked;  // taps that the dump does not promise
 };
 
 // `a` is judged against `b`. A tensor that only one of them holds is an error, ranks that differ

@@ -17,6 +17,9 @@ constexpr std::array<const char*, 4> kNames = {"lm_head.weight", "model.lm_head.
                                                "model.language_model.embed_tokens.weight",
                                                "model.embed_tokens.weight"};
 
+constexpr std::array<const char*, 2> kFinalNorms = {"model.language_model.norm.weight",
+                                                    "model.norm.weight"};
+
 std::vector<fs::path> checkpoint_files(const fs::path& model) {
   std::vector<fs::path> files;
   std::error_code ignored;
@@ -31,6 +34,19 @@ bool is_plain_float(const TensorInfo& tensor) {
   const bool plain =
       tensor.dtype == DType::BF16 || tensor.dtype == DType::F32 || tensor.dtype == DType::F16;
   return plain && tensor.shape.size() == 2;
+}
+
+double norm_length(const std::vector<SafetensorsFile>& files) {
+  for (const char* name : kFinalNorms) {
+    for (const SafetensorsFile& file : files) {
+      const TensorInfo* found = file.find(name);
+      if (found == nullptr || found->shape.size() != 1) continue;
+      double sum = 0;
+      for (const float w : to_float_vector(*found)) sum += (1 + double{w}) * (1 + double{w});
+      return std::sqrt(sum);
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -51,6 +67,7 @@ struct LogitGeometry::Matrix {
 LogitGeometry::LogitGeometry(const fs::path& model) {
   std::vector<SafetensorsFile> files;
   for (const fs::path& path : checkpoint_files(model)) files.emplace_back(path);
+  final_norm_length_ = norm_length(files);
   unavailable_ = "the checkpoint has no lm_head.weight";
   for (const char* name : kNames) {
     for (SafetensorsFile& file : files) {

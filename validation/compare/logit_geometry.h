@@ -23,6 +23,9 @@ class LogitGeometry {
 
   const std::string& unavailable() const { return unavailable_; }
   int64_t hidden_size() const;
+  // Length of the final norm's weight (1 + w): that of a normed vector whose elements are alike. 0
+  // when the checkpoint has none that is plain.
+  double final_norm_length() const { return final_norm_length_; }
   // |w_a - w_b|; nothing when a row does not exist or there is no lm_head.
   std::optional<double> row_distance(int32_t a, int32_t b) const;
 
@@ -30,6 +33,7 @@ class LogitGeometry {
   struct Matrix;
   std::unique_ptr<Matrix> matrix_;
   std::string unavailable_;
+  double final_norm_length_ = 0;
 };
 
 }  // namespace lockstep

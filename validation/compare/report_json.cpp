@@ -78,6 +78,7 @@ std::string report_json(const CompareReport& report, bool with_taps) {
 std::string dump_report_json(const DumpReport& report) {
   Json json = {{"verdict", verdict_name(report.verdict)},
                {"first_bad", report.first_bad},
+               {"not_checked", report.not_checked},
                {"tensors", Json::array()}};
   for (const TapRow& row : report.rows) json["tensors"].push_back(tap_json(row));
   return dump(json);

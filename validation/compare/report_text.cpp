@@ -190,6 +190,10 @@ std::string dump_report_text(const DumpReport& report, const TextStyle& style) {
                         1 - row.diff.worst_cos, row.diff.max_ulp, row.reason);
   }
   if (report.rows.empty()) text += "the dumps hold no tensor\n";
+  if (!report.not_checked.empty()) {
+    text += fmt::format("not checked: {} taps that the dump does not promise\n",
+                        report.not_checked.size());
+  }
   if (!report.first_bad.empty()) text += "first bad: " + report.first_bad + "\n";
   return text + "verdict: " + coloured_verdict(report.verdict, style.colour) + "\n";
 }

@@ -1,0 +1,140 @@
+// The program as its users start it: two endpoints, an oracle, engines with and without a fault.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
+#include "engine/base/temp_dir.h"
+#include "validation/testing/fake_endpoint.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+using testing::FakeAnswers;
+using testing::FakeEndpoint;
+using testing::FakeToken;
+
+ProcessResult diverge(const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {std::string(LOCKSTEP_BIN_DIR) + "/lockstep-diverge", "--json"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return run_process(argv, std::chrono::seconds(120));
+}
+
+// Next token from the length and the last token. At the lengths in `forks`, the runner-up comes
+// out by `flipped` where the first engine has it down by `margin`.
+FakeAnswers answers(double margin, double flipped, bool second_engine) {
+  FakeAnswers made;
+  made.next = [=](const std::vector<int32_t>& history) {
+    const auto n = static_cast<int32_t>(history.size());
+    FakeToken token;
+    token.id = (history.back() * 7 + n) % 50;
+    token.second = 50 + n % 10;
+    const bool fork = n == 20 || n == 33;
+    if (!fork) return token;
+    token.margin = margin;
+    if (second_engine) {
+      std::swap(token.id, token.second);
+      token.margin = flipped;
+    }
+    return token;
+  };
+  made.chat_style_logprobs = second_engine;
+  return made;
+}
+
+class DivergeEndpoints : public ::testing::Test {
+ protected:
+  DivergeEndpoints() {
+    write_file_atomically(dir_.path() / "prompts.jsonl",
+                          std::string(R"({"name": "p", "ids": [1, 2, 3, 4, 5]})"));
+  }
+
+  Json judge(double margin, double flipped, int expected_exit) {
+    const FakeEndpoint a(answers(margin, flipped, false));
+    const FakeEndpoint b(answers(margin, flipped, true));
+    const ProcessResult result =
+        diverge({a.url(), b.url() + "/v1", "--prompts", (dir_.path() / "prompts.jsonl").string(),
+                 "--max-tokens", "40", "--html", (dir_.path() / "report.html").string()});
+    EXPECT_EQ(result.exit_code, expected_exit) << result.stderr_text;
+    EXPECT_EQ(a.n_requests(), 1);
+    EXPECT_EQ(b.n_requests(), 3) << "one more behind each fork";
+    return Json::parse(result.stdout_text);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(DivergeEndpoints, SmallMarginsAreTies) {
+  const Json json = judge(0.1, 0.05, 0);
+  EXPECT_EQ(json["verdict"], "TIE");
+  const Json& prompt = json["prompts"][0];
+  EXPECT_EQ(prompt["prefix"], 15);
+  EXPECT_EQ(prompt["compared"], 40);
+  ASSERT_EQ(prompt["forks"].size(), 2u);
+  EXPECT_EQ(prompt["forks"][1]["step"], 28);
+  EXPECT_NEAR(prompt["forks"][0]["drift"].get<double>(), 0.15, 1e-9);
+  const std::string html = read_text_file(dir_.path() / "report.html");
+  EXPECT_NE(html.find("15 of 40 tokens are equal"), std::string::npos);
+}
+
+// sigma = 3 * 0.0175 * 3.5 = 0.18 nats; four are 0.73, for w8 2.2.
+TEST_F(DivergeEndpoints, LargerOnesAreDriftAndDefect) {
+  EXPECT_EQ(judge(0.5, 0.5, 1)["verdict"], "DRIFT");
+  EXPECT_EQ(judge(1.5, 1.5, 1)["verdict"], "DEFECT");
+}
+
+TEST_F(DivergeEndpoints, WhatCannotBeAskedIsAnError) {
+  const std::string prompts = (dir_.path() / "prompts.jsonl").string();
+  const FakeEndpoint a(answers(1, 1, false));
+  const ProcessResult gone = diverge({a.url(), "http://127.0.0.1:1", "--prompts", prompts});
+  EXPECT_EQ(gone.exit_code, 3);
+  EXPECT_NE(gone.stderr_text.find("http://127.0.0.1:1/v1/completions: no answer"),
+            std::string::npos)
+      << gone.stderr_text;
+  EXPECT_EQ(Json::parse(gone.stdout_text)["verdict"], "ERROR");
+  EXPECT_EQ(diverge({a.url(), a.url() + "/nothing", "--prompts", prompts}).exit_code, 3);
+  EXPECT_EQ(diverge({a.url(), "https://127.0.0.1", "--prompts", prompts}).exit_code, 2);
+  EXPECT_EQ(diverge({a.url(), "oracle:x", "--prompts", prompts}).exit_code, 3);
+  EXPECT_EQ(diverge({a.url(), a.url(), "--prompts", prompts, "--prompt", "q"}).exit_code, 2);
+}
+
+const std::string kGolden = LOCKSTEP_GOLDEN_DIR;
+
+ProcessResult golden(const std::string& a, const std::string& b, const std::string& precision,
+                     const std::string& local) {
+  return diverge({a, b, "--model", kGolden + "/tiny-qwen3_5", "--prompts",
+                  kGolden + "/oracle/public", "--prompt", "chat-code", "--prompt", "utf8-mixed",
+                  "--max-tokens", "48", "--precision", precision, "--local", local});
+}
+
+const std::string kGenerate = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-generate --precision ";
+
+TEST(DivergeEngines, TheEngineAgreesWithTheOracle) {
+  const ProcessResult result =
+      golden("oracle:" + kGolden + "/oracle/public", kGenerate + "fp32", "fp32", "0");
+  EXPECT_EQ(result.exit_code, 0) << result.stdout_text << result.stderr_text;
+  EXPECT_EQ(Json::parse(result.stdout_text)["verdict"], "SAME");
+}
+
+TEST(DivergeEngines, BfloatIsADriftOfFloat) {
+  const ProcessResult result = golden(kGenerate + "fp32", kGenerate + "bf16", "fp32", "2");
+  const Json json = Json::parse(result.stdout_text);
+  EXPECT_EQ(json["verdict"], "DRIFT") << json;
+  const ProcessResult declared = golden(kGenerate + "fp32", kGenerate + "bf16", "bf16", "2");
+  EXPECT_EQ(declared.exit_code, 0) << declared.stdout_text;
+  EXPECT_TRUE(Json::parse(declared.stdout_text)["local"]);
+}
+
+TEST(DivergeEngines, AFaultIsADefectWithItsCulprit) {
+  const ProcessResult result =
+      golden(kGenerate + "bf16", kGenerate + "bf16 --fault mlp.rows-permuted@layer=4", "bf16", "1");
+  const Json json = Json::parse(result.stdout_text);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(json["verdict"], "DEFECT");
+  EXPECT_EQ(json["culprit"], "layers.4.mlp");
+}
+
+}  // namespace
+}  // namespace lockstep
