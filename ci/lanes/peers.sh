@@ -116,4 +116,7 @@ node -e 'const fs = require("fs"); const bytes = fs.readFileSync("mtp/model-f32.
   bytes.write("nextn.hnorm", e); bytes.write("nextn.enorm", h);
   fs.writeFileSync("mtp/planted.gguf", bytes)'
 check_drafts planted mtp/planted.gguf 'r.drafts === 2994 && r.equal < 2900'
+
+# The same engine behind an endpoint, judged by 'lockstep diverge'.
+"$root/ci/lanes/peers/judge.sh" "$root" "$libraries" || failed=1
 exit $failed

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "engine/base/error.h"
 #include "validation/diverge/drift_class.h"
@@ -68,23 +69,37 @@ struct LocalFinding {
   std::string reason;
 };
 
+// "mixer", "mlp", "out", ...: errors of one kind of tap are relative to alike lengths.
+std::string kind_of(const std::string& tap) {
+  return tap.substr(tap.rfind('.') + 1);
+}
+
+// As a coarser arithmetic makes it: most operations are beyond the limit, and within each kind none
+// stands out.
+bool is_even(const std::vector<LocalError>& errors, double limit) {
+  std::map<std::string, std::vector<double>> kinds;
+  std::vector<double> all;
+  for (const LocalError& error : errors) {
+    kinds[kind_of(error.tap)].push_back(error.rel_l2);
+    all.push_back(error.rel_l2);
+  }
+  return median(all) > limit && std::ranges::all_of(kinds, [&](const auto& kind) {
+           const double worst = *std::ranges::max_element(kind.second);
+           return worst <= limit || worst <= kEvenSpread * median(kind.second);
+         });
+}
+
 LocalFinding judge_local(const std::vector<LocalError>& errors, size_t declared) {
   LocalFinding finding;
   const double limit = local_limit(declared);
-  const LocalError* first = nullptr;
-  const LocalError* worst = nullptr;
-  std::vector<double> sizes;
-  for (const LocalError& error : errors) {
-    sizes.push_back(error.rel_l2);
-    if (first == nullptr && !(error.rel_l2 <= limit)) first = &error;
-    if (worst == nullptr || !(error.rel_l2 <= worst->rel_l2)) worst = &error;
-  }
-  if (first == nullptr) return finding;
-  const double typical = median(sizes);
-  const bool even = typical > limit && worst->rel_l2 <= kEvenSpread * typical;
+  const auto first =
+      std::ranges::find_if(errors, [&](const LocalError& error) { return error.rel_l2 > limit; });
+  if (first == errors.end()) return finding;
+  const double worst = std::ranges::max_element(errors, {}, &LocalError::rel_l2)->rel_l2;
   finding.needed = kNone;
+  const bool even = is_even(errors, limit);
   for (size_t c = kNone; even && c-- > 0;) {
-    if (worst->rel_l2 <= local_limit(c)) finding.needed = c;
+    if (worst <= local_limit(c)) finding.needed = c;
   }
   if (finding.needed != kNone) return finding;
   finding.culprit = first->tap;

@@ -30,6 +30,18 @@ std::vector<int32_t> ids_of(const SideRun& run, const std::string& prompt) {
   return ids;
 }
 
+// Decode feeds every token but the last. Rows behind them are those of drafts that nobody took.
+void keep_fed_rows(int64_t n_fed, TapMap& taps) {
+  std::erase_if(taps, [&](auto& entry) {
+    FloatTensor& tensor = entry.second;
+    if (!entry.first.starts_with("decode/") || tensor.shape.empty()) return false;
+    const int64_t width = tensor.row_length();
+    tensor.shape[0] = std::min(tensor.shape[0], n_fed);
+    tensor.values.resize(static_cast<size_t>(tensor.shape[0] * width));
+    return tensor.shape[0] == 0;
+  });
+}
+
 class ProgramSide : public Side {
  public:
   ProgramSide(const std::string& command, const SideOptions& options) : label_(command) {
@@ -91,6 +103,7 @@ class ProgramSide : public Side {
     std::vector<TapMap> maps;
     for (EngineResult& result : run_engine(engine_, jobs)) {
       maps.push_back(std::move(result.dump.taps));
+      keep_fed_rows(static_cast<int64_t>(wanted[maps.size() - 1].forced.size()) - 1, maps.back());
     }
     return maps;
   }

@@ -84,7 +84,7 @@ std::string around(const std::string& text, size_t fork) {
 }
 
 std::string side_by_side(const PromptDivergence& prompt) {
-  if (prompt.text_a == prompt.text_b) return {};
+  if (prompt.text_a.empty() || prompt.text_a == prompt.text_b) return {};
   const size_t fork = common_bytes(prompt.text_a, prompt.text_b);
   return fmt::format("{}\n  A: {}\n  B: {}\n", prompt.evidence.name, around(prompt.text_a, fork),
                      around(prompt.text_b, fork));

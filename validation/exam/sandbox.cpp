@@ -220,12 +220,12 @@ void set_limits(const SandboxLimits& limits) {
 [[noreturn]] void inner_process(const fs::path& folder, const SandboxLimits& limits, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   change_root(folder);
-  need(::dup2(output, STDOUT_FILENO) >= 0, "dup2");
   set_limits(limits);
   need(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
-  // Behind this line errors go to the old stderr, which the program itself must not have.
-  need(::fcntl(STDERR_FILENO, F_SETFD, FD_CLOEXEC) == 0, "stderr");
-  ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  need(::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(output, STDERR_FILENO) >= 0, "dup2");
+  // The program gets no other file; `errors` stays open until it starts.
+  constexpr unsigned kCloseOnExec = 4;
+  need(::syscall(SYS_close_range, 3U, ~0U, kCloseOnExec) == 0, "close_range");
   const std::array<const char*, 6> argv = {kPython, "-I", "-S", "-B", "/code", nullptr};
   const std::array<const char*, 3> environment = {"PATH=/usr/bin", "LANG=C.UTF-8", nullptr};
   close_system_calls();
@@ -236,12 +236,13 @@ void set_limits(const SandboxLimits& limits) {
 
 [[noreturn]] void inner_or_message(const fs::path& folder, const SandboxLimits& limits,
                                    int output) {
+  const int errors = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   try {
     inner_process(folder, limits, output);
   } catch (const std::exception& error) {
     const std::string line = std::string(error.what()) + "\n";
-    if (::write(STDERR_FILENO, line.data(), line.size()) < 0) ::_exit(kNoWalls);
-    ::_exit(kNoWalls);
+    const ssize_t written = ::write(errors, line.data(), line.size());
+    ::_exit(written < 0 ? kNoWalls + 1 : kNoWalls);
   }
 }
 
