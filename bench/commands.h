@@ -7,8 +7,9 @@ class App;
 
 namespace lockstep {
 
-// Adds the command to `app`; when it is chosen, it runs during parsing and sets `exit_code`.
+// Each adds its command to `app`; when it is chosen, it runs during parsing and sets `exit_code`.
 void add_cpu_command(CLI::App& app, int& exit_code);
 void add_ops_command(CLI::App& app, int& exit_code);  // builds with LOCKSTEP_CUDA
+void add_proxy_command(CLI::App& app, int& exit_code);
 
 }  // namespace lockstep

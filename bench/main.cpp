@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
 #ifdef LOCKSTEP_CUDA
     lockstep::add_ops_command(app, exit_code);
 #endif
+    lockstep::add_proxy_command(app, exit_code);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -26,6 +26,12 @@ if(LOCKSTEP_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
+if(LOCKSTEP_THREAD_SANITIZE)
+  # GCC warns of std::atomic_thread_fence, which the sanitizer does not see.
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -Wno-tsan)
+  add_link_options(-fsanitize=thread)
+endif()
+
 if(LOCKSTEP_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang: use the preset 'fuzz'")

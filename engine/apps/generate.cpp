@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "engine/apps/rank_runner.h"
-#include "engine/apps/request_log.h"
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/temp_dir.h"
+#include "engine/rank/request_log.h"
 #include "engine/rank/run_flags.h"
 
 namespace lockstep {

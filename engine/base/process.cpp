@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/process.hpp>
 #include <boost/process/extend.hpp>
+#include <boost/process/posix.hpp>
 #include <future>
 #include <thread>
 
@@ -118,6 +119,21 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv,
   try {
     state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
                               environment_with(extra_environment), kCleanStart, kEndsWithParent);
+  } catch (const bp::process_error& error) {
+    fail("cannot start {}: {}", argv[0], error.code().message());
+  }
+}
+
+ChildProcess::ChildProcess(const std::vector<std::string>& argv,
+                           const std::map<std::string, std::string>& extra_environment,
+                           Outputs outputs)
+    : state_(std::make_unique<State>()) {
+  LOCKSTEP_CHECK(!argv.empty());
+  try {
+    state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
+                              bp::std_in < bp::null, bp::posix::fd.bind(1, outputs.stdout_fd),
+                              bp::posix::fd.bind(2, outputs.stderr_fd),
+                              environment_with(extra_environment), kCleanStart, kOwnGroup);
   } catch (const bp::process_error& error) {
     fail("cannot start {}: {}", argv[0], error.code().message());
   }

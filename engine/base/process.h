@@ -29,6 +29,15 @@ class ChildProcess {
  public:
   explicit ChildProcess(const std::vector<std::string>& argv,
                         const std::map<std::string, std::string>& extra_environment = {});
+
+  // The same, but reads nothing from stdin, writes to these open descriptors (the caller closes its
+  // own) and leads a process group of its own: a terminal's Ctrl-C does not reach it.
+  struct Outputs {
+    int stdout_fd;
+    int stderr_fd;
+  };
+  ChildProcess(const std::vector<std::string>& argv,
+               const std::map<std::string, std::string>& extra_environment, Outputs outputs);
   ~ChildProcess();  // kills (SIGKILL) and reaps what still runs
   ChildProcess(ChildProcess&&) noexcept;
   ChildProcess& operator=(ChildProcess&&) noexcept;

@@ -1,4 +1,4 @@
-#include "engine/apps/request_log.h"
+#include "engine/rank/request_log.h"
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -75,6 +75,17 @@ std::string model_fingerprint(const std::string& model) {
   return digest.hex();
 }
 
+std::string request_log_header(const RunFlags& flags) {
+  Json header = {
+      {"version", kRequestLogVersion},      {"model", model_fingerprint(flags.model_dir)},
+      {"precision", flags.precision},       {"kv", flags.kv},
+      {"prefill_grid", flags.prefill_grid}, {"ignore_eos", flags.ignore_eos}};
+  if (flags.max_tokens) header["max_tokens"] = *flags.max_tokens;
+  if (flags.temperature) header["temperature"] = *flags.temperature;
+  if (flags.seed) header["seed"] = *flags.seed;
+  return header.dump();
+}
+
 void write_request_log(const fs::path& path, const RunFlags& flags, const fs::path& jobs,
                        const fs::path& out_dir) {
   std::vector<Json> lines = json_lines(jobs);
@@ -87,14 +98,7 @@ void write_request_log(const fs::path& path, const RunFlags& flags, const fs::pa
   }
   const std::vector<std::string> digests = result_digests(out_dir);
   LOCKSTEP_CHECK(lines.size() == digests.size());
-  Json header = {
-      {"version", kRequestLogVersion},      {"model", model_fingerprint(flags.model_dir)},
-      {"precision", flags.precision},       {"kv", flags.kv},
-      {"prefill_grid", flags.prefill_grid}, {"ignore_eos", flags.ignore_eos}};
-  if (flags.max_tokens) header["max_tokens"] = *flags.max_tokens;
-  if (flags.temperature) header["temperature"] = *flags.temperature;
-  if (flags.seed) header["seed"] = *flags.seed;
-  std::string text = header.dump() + "\n";
+  std::string text = request_log_header(flags) + "\n";
   for (size_t i = 0; i < lines.size(); ++i) {
     text += Json({{"job", lines[i]}, {"digest", digests[i]}}).dump() + "\n";
   }

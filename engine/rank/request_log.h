@@ -30,6 +30,9 @@ struct RequestLog {
   std::vector<LoggedRequest> requests;
 };
 
+// The first line of a log: what decides results besides the jobs.
+std::string request_log_header(const RunFlags& flags);
+
 // Writes the log of a run from its job file and the results.jsonl in `out_dir`.
 void write_request_log(const std::filesystem::path& path, const RunFlags& flags,
                        const std::filesystem::path& jobs, const std::filesystem::path& out_dir);

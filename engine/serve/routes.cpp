@@ -1,0 +1,51 @@
+#include "engine/serve/routes.h"
+
+#include <array>
+
+#include "engine/serve/error_body.h"
+
+namespace lockstep::serve {
+namespace {
+
+struct Entry {
+  std::string_view path;
+  std::string_view method;
+  Route route;
+};
+
+constexpr std::array<Entry, 16> kEntries = {{
+    {"/v1/chat/completions", "POST", Route::generate},
+    {"/v1/completions", "POST", Route::generate},
+    {"/v1/messages", "POST", Route::generate},
+    {"/v1/responses", "POST", Route::generate},
+    {"/v1/messages/count_tokens", "POST", Route::side_call},
+    {"/tokenize", "POST", Route::side_call},
+    {"/detokenize", "POST", Route::side_call},
+    {"/v1/models", "GET", Route::side_call},
+    {"/", "GET", Route::page},
+    {"/app.js", "GET", Route::page},
+    {"/style.css", "GET", Route::page},
+    {"/favicon.svg", "GET", Route::page},
+    {"/health", "GET", Route::page},
+    {"/ready", "GET", Route::page},
+    {"/metrics", "GET", Route::page},
+    {"/lockstep/status", "GET", Route::page},
+}};
+
+}  // namespace
+
+Route route_of(std::string_view method, std::string_view target) {
+  const std::string_view path = path_of(target);
+  for (const Entry& entry : kEntries) {
+    if (entry.path != path) continue;
+    const bool head_of_page = method == "HEAD" && entry.route == Route::page;
+    return method == entry.method || head_of_page ? entry.route : Route::wrong_method;
+  }
+  // One model: /v1/models/ID.
+  if (path.starts_with("/v1/models/")) {
+    return method == "GET" ? Route::side_call : Route::wrong_method;
+  }
+  return Route::none;
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,210 @@
+// What the front lets in: keys, hosts, sizes, and clients that mean no good.
+#include <sys/stat.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/mapped_file.h"
+#include "engine/serve/tests/proxy_test_support.h"
+
+namespace lockstep::serve {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+int open_files(int pid) {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid))) {
+    n += entry.path().empty() ? 0 : 1;
+  }
+  return n;
+}
+
+class Guard : public ProxyTest {
+ protected:
+  HttpAnswer send_raw(const std::string& text) {
+    HttpClient client = server().client();
+    client.send(text);
+    return client.receive(seconds(30));
+  }
+  void expect_alive() { EXPECT_EQ(server().ask(R"({"n":1})").status, 200) << server().log(); }
+  TempDir folder_;
+};
+
+TEST_F(Guard, KeysOpenTheApiButNotThePage) {
+  const std::string file = folder_.path() / "keys";
+  write_file_atomically(file, std::string("sesame\nother\n"));
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  start({"--api-key-file=" + file});
+  const HttpAnswer refused = server().ask(R"({"n":1})");
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_NE(refused.body.find("authentication_error"), std::string::npos);
+  const auto with = [&](const char* name, const char* value) {
+    return server()
+        .client()
+        .request("POST", "/v1/completions", R"({"n":1})", {{name, value}})
+        .status;
+  };
+  EXPECT_EQ(with("Authorization", "Bearer sesame"), 200);
+  EXPECT_EQ(with("Authorization", "bearer other"), 200);
+  EXPECT_EQ(with("x-api-key", "sesame"), 200);
+  EXPECT_EQ(with("Authorization", "Bearer sesam"), 401);
+  EXPECT_EQ(with("Authorization", "sesame"), 401);
+  EXPECT_EQ(with("x-api-key", ""), 401);
+  EXPECT_EQ(server().client().request("GET", "/").status, 200);
+  EXPECT_EQ(server().client().request("GET", "/health").status, 200);
+  for (const char* path : {"/metrics", "/lockstep/status", "/v1/models", "/nothing"}) {
+    EXPECT_EQ(server().client().request("GET", path).status, 401) << path;
+  }
+  EXPECT_EQ(server().log().find("sesame"), std::string::npos) << "keys are not logged";
+}
+
+TEST_F(Guard, OtherMachinesNeedAKeyOrAnExplicitYes) {
+  const ProcessResult refused =
+      run_process({program_, "--model=fake", "--rank-program=" + fake_rank_, "--host=0.0.0.0"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.stderr_text.find("--api-key-file"), std::string::npos) << refused.stderr_text;
+  start({"--host=0.0.0.0", "--open-to-anyone"});
+  EXPECT_EQ(count("\"event\":\"warning\""), 1u);
+}
+
+TEST_F(Guard, WithoutAKeyOtherOriginsAndNamesAreRefused) {
+  start();
+  const auto with = [&](const HttpClient::Headers& headers) {
+    std::string text = "POST /v1/completions HTTP/1.1\r\nContent-Length: 7\r\n";
+    for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
+    return send_raw(text + "\r\n{\"n\":1}").status;
+  };
+  EXPECT_EQ(with({{"Host", "localhost:8000"}}), 200);
+  EXPECT_EQ(with({{"Host", "localhost:8000"}, {"Origin", "http://localhost:8000"}}), 200);
+  EXPECT_EQ(with({{"Host", "[::1]:8000"}}), 200);
+  EXPECT_EQ(with({{"Host", "localhost:8000"}, {"Origin", "http://evil.example"}}), 403);
+  EXPECT_EQ(with({{"Host", "localhost:8000"}, {"Origin", "null"}}), 403);
+  EXPECT_EQ(with({{"Host", "evil.example:8000"}}), 403);
+}
+
+TEST_F(Guard, LargeBodiesAreRefusedByName) {
+  start({"--max-body=1"});
+  // Refused from its header, before it is sent.
+  const HttpAnswer promised = send_raw(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n");
+  EXPECT_EQ(promised.status, 413);
+  // All of it sent regardless.
+  const std::string hundred_mb(100 << 20, 'x');
+  HttpClient client = server().client();
+  client.send(HttpClient::request_text("POST", "/v1/completions", hundred_mb));
+  EXPECT_EQ(client.receive().status, 413);
+  // In chunks, without a promise.
+  HttpClient chunked = server().client();
+  chunked.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "10000\r\n" + std::string(0x10000, 'y') + "\r\n";
+  for (int i = 0; i < 20 && chunked.send(chunk); ++i) {
+  }
+  EXPECT_EQ(chunked.receive().status, 413);
+  EXPECT_EQ(server().ask(std::string(1 << 20, ' ')).status, 400) << "exactly the limit is read";
+  expect_alive();
+}
+
+TEST_F(Guard, ManyLargeBodiesShareABudget) {
+  start({"--max-body=8", "--body-budget=10"});
+  HttpClient first = server().client();
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n");
+  ASSERT_TRUE(eventually([&] {
+    return send_raw(
+               "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+               "Content-Length: 8000000\r\n\r\n")
+               .status == 503;
+  }));
+  first.close();
+  EXPECT_TRUE(eventually([&] { return server().ask(std::string(8000000, ' ')).status == 400; }));
+}
+
+TEST_F(Guard, ExpectContinueIsAnswered) {
+  start();
+  HttpClient client = server().client();
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+      "Content-Length: 7\r\n\r\n");
+  ::usleep(100000);
+  client.send("{\"n\":1}");
+  EXPECT_EQ(client.receive().status, 200);
+}
+
+TEST_F(Guard, WhatIsNoHttpIsRefused) {
+  start();
+  const std::vector<std::string> garbage = {
+      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+      "GET\r\n\r\n",
+      "\xff\xfe\xfd\r\n\r\n",
+      "GET / HTTP/9.9\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+      "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+      std::string(1000, '\0') + "\r\n\r\n"};
+  for (const std::string& text : garbage) {
+    const int status = send_raw(text).status;
+    EXPECT_TRUE(status == 400 || status == 0) << status << ' ' << text;
+  }
+  expect_alive();
+}
+
+TEST_F(Guard, HeaderFloodsEnd) {
+  start();
+  std::string flood = "GET / HTTP/1.1\r\n";
+  for (int i = 0; i < 5000; ++i) flood += fmt::format("X-{}: {}\r\n", i, i);
+  EXPECT_EQ(send_raw(flood + "\r\n").status, 431);
+  HttpClient endless = server().client();
+  endless.send("GET /" + std::string(200000, 'a'));
+  EXPECT_EQ(endless.receive().status, 431);
+  expect_alive();
+}
+
+TEST_F(Guard, SlowHeadersAndBodiesRunOutOfTime) {
+  start({"--header-timeout=0.5"});
+  HttpClient silent = server().client();
+  HttpClient dripping = server().client();
+  dripping.send("GET / HTTP/1.1\r\nX-");
+  HttpClient half = server().client();
+  half.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_TRUE(silent.wait_for_close(seconds(60)));
+  EXPECT_TRUE(dripping.wait_for_close(seconds(60)));
+  EXPECT_TRUE(half.wait_for_close(seconds(60)));
+  expect_alive();
+}
+
+TEST_F(Guard, BadUtf8PassesToTheRanksUnchanged) {
+  start();
+  const HttpAnswer answer = server().ask("\xc3\x28\xff\x80", "/tokenize");
+  EXPECT_EQ(Json::parse(answer.body)["body_hex"], "c328ff80");
+  EXPECT_EQ(server().ask("{\"n\":1,\"\xff\":1}").status, 400);
+  expect_alive();
+}
+
+TEST_F(Guard, FiveHundredConnectionsAndNoMore) {
+  start({"--queue=1000"});
+  const int before = open_files(server().pid());
+  {
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < 500; ++i) {
+      clients.push_back(std::make_unique<HttpClient>("127.0.0.1", server().port()));
+    }
+    HttpClient extra = server().client();
+    EXPECT_EQ(extra.receive().status, 503);
+    for (const auto& client : clients) {
+      client->send(HttpClient::request_text("POST", "/v1/completions", R"({"n":1,"ms":0})"));
+    }
+    for (const auto& client : clients) ASSERT_EQ(client->receive().status, 200);
+  }
+  EXPECT_TRUE(eventually([&] { return open_files(server().pid()) <= before; }))
+      << before << " files before, " << open_files(server().pid()) << " after";
+  expect_alive();
+}
+
+}  // namespace
+}  // namespace lockstep::serve
