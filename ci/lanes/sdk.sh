@@ -12,7 +12,9 @@ skip() {
   echo "sdk.sh: SKIPPED: $1"
   exit 77
 }
-command -v node > /dev/null && command -v npm > /dev/null || skip "no node and npm on this machine"
+for program in node npm; do
+  command -v $program > /dev/null || skip "no $program on this machine"
+done
 major=$(node -p 'process.versions.node.split(".")[0]')
 [ "$major" -ge 18 ] || skip "node $(node --version) is older than 18"
 

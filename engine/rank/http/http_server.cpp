@@ -155,7 +155,7 @@ class HttpServer::Implementation final : public httplib::Server {
       bool closed = false;
       connection.begin_request();
       if (!process_request(stream, left == 1, closed, {}) || closed) break;
-      if (connection.ends()) break;
+      if (connection.ends() || connection.header_too_large()) break;
     }
     this_connection = nullptr;
     connection.close();

@@ -43,7 +43,7 @@ class ServedRanks {
   RankAnswer post(const std::string& path, const std::string& body, const Headers& headers = {},
                   int rank = 0) const;
 
-  // A numbered request to all ranks at once. Expects the same bytes from all, and returns them.
+  // A numbered request to all ranks at once. Throws Error unless all answer the same bytes.
   RankAnswer ask(const std::string& path, const std::string& body);
   uint64_t take_number() { return next_number_++; }
   RankAnswer ask(const std::string& path, const std::string& body, uint64_t number) const;
