@@ -19,7 +19,7 @@ const ChatTemplate& small_template() {
   static const ChatTemplate instance(
       "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}"
       "{% for message in messages %}{{ message.role }}{{ message.content }}"
-      "{{ message.tool_calls | tojson }}{% endfor %}{{ enable_thinking }}",
+      "{{ (message.tool_calls or []) | tojson }}{% endfor %}{{ enable_thinking }}",
       "fuzz", {.limits = {.max_steps = 20'000, .max_output_bytes = 1 << 20}});
   return instance;
 }
