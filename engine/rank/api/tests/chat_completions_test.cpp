@@ -200,11 +200,11 @@ TEST(ChatCompletions, AStreamAddsUpToTheWholeAnswer) {
     const Json& delta = choice["delta"];
     reasoning += delta.value("reasoning_content", "");
     content += delta.value("content", "");
-    if (choice["finish_reason"].is_string()) finish = choice["finish_reason"];
+    if (choice["finish_reason"].is_string()) finish = choice["finish_reason"].get<std::string>();
     if (!delta.contains("tool_calls")) continue;
     const Json& call = delta["tool_calls"][0];
     EXPECT_EQ(call["index"], 0);
-    if (call.contains("id")) id = call["id"];
+    if (call.contains("id")) id = call["id"].get<std::string>();
     name += call["function"].value("name", "");
     arguments += call["function"].value("arguments", "");
   }

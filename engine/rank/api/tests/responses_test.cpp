@@ -77,7 +77,7 @@ TEST(Responses, AStreamEndsWithTheWholeResponse) {
     if (line.rfind("data: ", 0) != 0) continue;
     last = Json::parse(line.substr(6));
     EXPECT_EQ(last["sequence_number"], number++);
-    if (last["type"] == "response.output_text.delta") text += last["delta"];
+    if (last["type"] == "response.output_text.delta") text += last["delta"].get<std::string>();
   }
   EXPECT_EQ(text, "I add.");
   EXPECT_EQ(last["type"], "response.completed");

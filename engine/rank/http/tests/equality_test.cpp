@@ -98,9 +98,11 @@ Shown shown_of(const Json& choice) {
   if (choice.contains("text")) return {"", choice["text"].get<std::string>()};
   const Json& message = choice.contains("message") ? choice["message"] : choice["delta"];
   Shown shown;
-  if (message.contains("reasoning_content")) shown.reasoning = message["reasoning_content"];
+  if (message.contains("reasoning_content")) {
+    shown.reasoning = message["reasoning_content"].get<std::string>();
+  }
   if (message.contains("content") && message["content"].is_string()) {
-    shown.content = message["content"];
+    shown.content = message["content"].get<std::string>();
   }
   return shown;
 }
