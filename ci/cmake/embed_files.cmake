@@ -1,6 +1,7 @@
 # Writes OUTPUT, a source that holds the files of the web page in FOLDER (cmake -P, at build time).
 set(entries "")
-foreach(entry "index.html|/|text/html; charset=utf-8" "app.js|/app.js|text/javascript; charset=utf-8"
+foreach(entry "index.html|/|text/html; charset=utf-8"
+    "app.js|/app.js|text/javascript; charset=utf-8"
     "style.css|/style.css|text/css; charset=utf-8" "favicon.svg|/favicon.svg|image/svg+xml")
   string(REPLACE "|" ";" parts "${entry}")
   list(GET parts 0 file)

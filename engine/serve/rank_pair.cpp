@@ -228,13 +228,13 @@ Task<> RankPair::run() {
     halt.requests = requests;
     halts_.push_back(halt);
     if (halts_.size() > kKeptHalts) halts_.pop_front();
+    write_halt_summary(halt, options_.engine_arguments);
     log_event("halt", {{"start", int64_t{n_starts_}},
                        {"rank", int64_t{halt.rank}},
                        {"exit_code", int64_t{halt.exit_code}},
                        {"reason", halt.reason},
                        {"requests", halt.requests},
                        {"folder", halt.folder.string()}});
-    write_halt_summary(halt, options_.engine_arguments);
     if (!was_ready_ || n_failures_ >= options_.max_failures) {
       last_word_ = halt;
       break;

@@ -1,4 +1,5 @@
 // What the front lets in: keys, hosts, sizes, and clients that mean no good.
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <fstream>

@@ -27,7 +27,11 @@ int open_for_writing(const std::filesystem::path& path) {
 
 ServerUnderTest::ServerUnderTest(const std::string& program, std::vector<std::string> flags,
                                  bool wait) {
-  std::vector<std::string> argv = {program, "--port=0", "--halt-dir=" + halt_dir()};
+  std::vector<std::string> argv = {program, "--port=0"};
+  const bool names_dir = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
+    return flag.starts_with("--halt-dir=");
+  });
+  if (!names_dir) argv.push_back("--halt-dir=" + halt_dir());
   argv.insert(argv.end(), flags.begin(), flags.end());
   const int out = open_for_writing(folder_.path() / "stdout");
   const int err = open_for_writing(folder_.path() / "stderr");
