@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What ./test --long adds: the suite under sanitizers, every fuzz target, another engine and another
-# tokenizer as peers, a soak of the server. Every lane runs, also behind one that failed; a lane
+# tokenizer as peers, soaks of the ranks and of the server. Every lane runs, also behind one that failed; a lane
 # that cannot run here (exit 77) is listed as skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 failed=0
 times=()
-for lane in sanitize fuzz peers peers_tokenizer soak; do
+for lane in sanitize fuzz peers peers_tokenizer soak serve; do
   start=$SECONDS
   outcome=ok
   status=0

@@ -222,8 +222,6 @@ void RankEngine::decode_round() {
   }
   if (running.empty()) return;
   forward(model_, batch, workspace_);
-  const FaultSite site{-1, model_.comm.rank(), static_cast<int>(round_)};
-  if (fault_fires("replicated.bit-flipped", site)) workspace_.normed[0] = -workspace_.normed[0];
   compute_logits(model_, workspace_.normed.data(), batch.n_columns(), logits_);
   record_.rows_digest = digest64(
       std::as_bytes(std::span(workspace_.normed.data(),

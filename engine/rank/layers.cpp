@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/base/fault.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/rank/branches.h"
@@ -125,6 +126,10 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
     tap(i, "out", ws.hidden);
   }
   norm_rows(model, ws.hidden.data(), model.weights.final_norm, n, ws.normed.data());
+  const bool decodes = batch.spans.front().phase == Phase::decode;
+  if (decodes && fault_fires("replicated.bit-flipped", {-1, model.comm.rank(), batch.round})) {
+    ws.normed[0] = -ws.normed[0];
+  }
   if (hooks) pass("final_norm", ws.normed);
 }
 

@@ -45,6 +45,28 @@ JobOverrides overrides_of(const RunFlags& flags) {
   return overrides;
 }
 
+void write_taps(const RankFlags& flags, const RankEngine& engine,
+                const std::vector<Request>& requests) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const TapRecorder* taps = engine.taps(i);
+    if (taps == nullptr) continue;
+    taps->write(fs::path(flags.out_dir) /
+                fmt::format("{}.rank{}.safetensors", requests[i].name, flags.rank));
+  }
+}
+
+// Runs all of them. When the ranks disagree, what was tapped until then is kept: it says which
+// tensor differed first.
+std::vector<RequestResult> run_requests(const RankFlags& flags, RankEngine& engine,
+                                        const std::vector<Request>& requests) {
+  try {
+    return engine.run(requests);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::lockstep_failure) write_taps(flags, engine, requests);
+    throw;
+  }
+}
+
 void write_outputs(const RankFlags& flags, const RankEngine& engine, const ModelText& text,
                    const std::vector<Request>& requests,
                    const std::vector<RequestResult>& results) {
@@ -54,10 +76,8 @@ void write_outputs(const RankFlags& flags, const RankEngine& engine, const Model
     std::string shown;
     if (text.has_tokenizer()) shown = text.decode(results[i].ids, requests[i].stop_strings);
     lines += result_line(requests[i], results[i], text.has_tokenizer() ? &shown : nullptr) + "\n";
-    if (const TapRecorder* taps = engine.taps(i)) {
-      taps->write(out / fmt::format("{}.rank{}.safetensors", requests[i].name, flags.rank));
-    }
   }
+  write_taps(flags, engine, requests);
   const std::string name =
       flags.rank == 0 ? "results.jsonl" : fmt::format("results.rank{}.jsonl", flags.rank);
   write_file_atomically(out / name, lines);
@@ -82,7 +102,7 @@ int run_jobs(const RankFlags& flags) {
   const std::vector<Request> requests =
       read_jobs(flags.jobs, {loaded.source.config, loaded.text, loaded.images},
                 load_generation_defaults(flags.run.model_dir), overrides_of(flags.run));
-  const std::vector<RequestResult> results = engine.run(requests);
+  const std::vector<RequestResult> results = run_requests(flags, engine, requests);
   write_outputs(flags, engine, loaded.text, requests, results);
 #if defined(LOCKSTEP_FAULTS)
   check_fault_fired(flags.run.fault, *loaded.comm);
