@@ -40,10 +40,13 @@ TEST(Slots, AloneEqualsAmongOthers) {
   for (const int n_slots : {2, 3, 8}) {
     SoloEngine engine(slot_options(n_slots, 3));
     int n_shared_rounds = 0;
-    engine->set_events({{}, {}, [&](const RoundRecord& record) {
+    engine->set_events({{},
+                        {},
+                        [&](const RoundRecord& record) {
                           n_shared_rounds +=
                               __builtin_popcountll(record.decoding_slots) > 1 ? 1 : 0;
-                        }});
+                        },
+                        {}});
     EXPECT_EQ(ids_of(engine->run(requests)), alone) << n_slots << " slots";
     EXPECT_GT(n_shared_rounds, 10) << "requests did not advance together: nothing was shown";
   }
@@ -61,6 +64,7 @@ std::vector<std::vector<int32_t>> run_with_cancel(const std::vector<Request>& ot
                           cancelled = result.finish_reason == FinishReason::cancelled;
                         }
                       },
+                      {},
                       {}});
   if (n_steps < 0) engine->cancel(victim_id);  // before it has a slot
   for (int i = 0; i < n_steps; ++i) engine->step();

@@ -23,11 +23,8 @@ inline void expect_refused(const std::string& param, const std::function<void()>
   }
 }
 
-inline const Tokenizer& golden_tokenizer() {
-  static const Tokenizer tokenizer =
-      Tokenizer::load(std::string(LOCKSTEP_GOLDEN_DIR) + "/tiny-qwen3_5");
-  return tokenizer;
-}
+// The golden model's.
+const Tokenizer& golden_tokenizer();
 
 inline AnswerIdentity test_identity() {
   return {"abc", "tiny", "lockstep-1-2", 1700000000};

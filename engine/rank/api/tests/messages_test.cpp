@@ -155,7 +155,7 @@ TEST(Messages, AStreamOpensAndClosesEachBlock) {
     const Json data = Json::parse(line.substr(6));
     EXPECT_EQ(data["type"], event);
     if (event == "content_block_start") ++index;
-    if (data.contains("index")) EXPECT_EQ(data["index"], index);
+    EXPECT_EQ(data.value("index", index), index);
     if (event == "content_block_delta") {
       text += data["delta"].value("text", "");
       thinking += data["delta"].value("thinking", "");
@@ -166,7 +166,9 @@ TEST(Messages, AStreamOpensAndClosesEachBlock) {
         order += data["content_block"]["type"].get<std::string>() + " ";
       }
     }
-    if (event == "message_delta") EXPECT_EQ(data["delta"]["stop_reason"], "tool_use");
+    if (event == "message_delta") {
+      EXPECT_EQ(data["delta"]["stop_reason"], "tool_use");
+    }
   }
   EXPECT_EQ(order,
             "message_start content_block_start thinking content_block_stop content_block_start "
