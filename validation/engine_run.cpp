@@ -29,9 +29,17 @@ template <typename... Args>
 std::string job_lines(const std::vector<EngineJob>& jobs) {
   std::string text;
   for (const EngineJob& job : jobs) {
-    Json line = {{"name", job.name}, {"ids", job.ids},     {"max_tokens", job.max_tokens},
-                 {"temperature", 0}, {"ignore_eos", true}, {"logits", kTopLogits},
+    Json line = {{"name", job.name},
+                 {"ids", job.ids},
+                 {"max_tokens", job.max_tokens},
+                 {"temperature", job.temperature},
+                 {"ignore_eos", true},
+                 {"logits", job.n_logits},
                  {"drafts", true}};
+    if (job.temperature > 0) {
+      line["seed"] = job.seed;
+      line["presence_penalty"] = job.presence_penalty;
+    }
     if (!job.force_ids.empty()) line["force_ids"] = job.force_ids;
     for (const fs::path& image : job.images) line["images"].push_back(fs::absolute(image).string());
     if (!job.taps.empty()) line["taps"] = {{"names", job.taps}, {"last", job.tap_positions}};
@@ -126,6 +134,11 @@ EngineResult parse_result(const std::string& line, const EngineJob& job, const s
     bad_result("{}: the engine read {} prompt tokens, the job has {}", where,
                json["prompt_tokens"].dump(), job.ids.size());
   }
+  if (json.contains("cache") && json["cache"].is_object()) {
+    const Json& hit = member(json["cache"], "hit_tokens", where);
+    if (!hit.is_number_unsigned()) bad_result("{}: hit_tokens must be a number", where);
+    result.cache_hit_tokens = hit.get<int64_t>();
+  }
   if (json.contains("rope_delta") && json["rope_delta"].is_number_integer()) {
     result.rope_delta = json["rope_delta"].get<int64_t>();
   }
@@ -207,6 +220,9 @@ std::vector<std::string> EngineOptions::command() const {
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
+  if (threads) add("--threads", std::to_string(*threads));
+  if (!cpu_target.empty()) add("--cpu-target", cpu_target);
+  if (prefix_cache_bytes) add("--prefix-cache", std::to_string(*prefix_cache_bytes));
   return words;
 }
 

@@ -25,12 +25,18 @@ struct EngineOptions {
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together
+  std::optional<int> threads;    // of each rank
+  std::string cpu_target;        // empty: the engine's choice
+  std::optional<int64_t> prefix_cache_bytes;
   std::chrono::seconds timeout{1800};
   std::vector<std::string> argv;  // not empty: this command line instead of the fields above
 
   // The command line without --jobs and --out, as a user would type it.
   std::vector<std::string> command() const;
 };
+
+// Largest logits that a job reports of each step.
+inline constexpr int kTopLogits = 16;
 
 struct EngineJob {
   std::string name;  // a file name; the oracle's reader guarantees it
@@ -41,6 +47,10 @@ struct EngineJob {
   std::vector<std::string> taps;              // names, '*' matches anything
   int64_t tap_positions = 0;                  // last n prompt positions
   std::filesystem::path inject;               // tensors to put in place of taps; empty for none
+  int n_logits = kTopLogits;                  // largest logits reported a step
+  double temperature = 0;                     // 0: greedy, and the next two do not matter
+  double presence_penalty = 0;
+  int64_t seed = 0;
 };
 
 // The logits that chose one token.
@@ -65,10 +75,10 @@ struct EngineResult {
   std::vector<DraftRound> draft_rounds;  // empty without speculation
   int64_t drafts_accepted = 0;
   int64_t drafted = 0;
+  int64_t cache_hit_tokens = 0;  // prompt tokens that came from the prefix cache
   TapDump dump;
 };
 
-inline constexpr int kTopLogits = 16;
 // Stands among the rank differences for tokens and logits.
 inline constexpr const char* kResultsTap = "results";
 

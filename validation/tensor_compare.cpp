@@ -11,6 +11,10 @@
 namespace lockstep {
 namespace {
 
+// The defaults that frameworks use for float16; a figure beside our own, never a verdict.
+constexpr double kAllcloseRelative = 1e-3;
+constexpr double kAllcloseAbsolute = 1e-5;
+
 // Floats in their numeric order as integers, so that neighbours differ by one and both zeros are 0.
 int64_t ordered_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -82,6 +86,10 @@ void compare_elements(const FloatTensor& a, const FloatTensor& b, TensorDiff& di
       const int64_t steps = ordered_bits(x) - ordered_bits(y);
       diff.max_ulp = std::max(diff.max_ulp, static_cast<uint64_t>(steps < 0 ? -steps : steps));
       error = std::fabs(double{x} - double{y});
+    }
+    // Written so that NaN fails.
+    if (!(error <= kAllcloseAbsolute + kAllcloseRelative * std::fabs(double{y}))) {
+      diff.fails_allclose = true;
     }
     if (error > worst_error) {
       worst_error = error;

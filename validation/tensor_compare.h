@@ -24,8 +24,10 @@ struct TensorDiff {
   double rel_l2 = 0;       // norm(a - b) / norm(b), accumulated in float64
   double worst_cos = 1;    // smallest cosine of one row
   int64_t worst_cos_row = 0;
-  uint64_t max_ulp = 0;           // float32 steps between finite pairs; +0 and -0 are equal
-  int64_t n_nonfinite = 0;        // NaN and infinity in `a`
+  uint64_t max_ulp = 0;     // float32 steps between finite pairs; +0 and -0 are equal
+  int64_t n_nonfinite = 0;  // NaN and infinity in `a`
+  // Some |a - b| > 1e-5 + 1e-3 |b|: what a plain allclose of float16 outputs would say.
+  bool fails_allclose = false;
   std::vector<int64_t> worst_at;  // coordinate of the largest |a - b| (first non-finite, if any)
   float worst_a = 0;
   float worst_b = 0;

@@ -77,6 +77,9 @@ inline constexpr double kBf16MarginRms = 2.0;
 inline constexpr int64_t kMinPositions = 16;
 inline constexpr int64_t kMinGreedySteps = 32;
 
+// Share of the mutants that can be seen at all which the full gate must kill.
+inline constexpr double kMinMutationScore = 0.95;
+
 // Standard deviation allowed to the logit difference between rows a and c of lm_head.
 // row_distance = |w_a - w_c|, hidden_norm = |h| (final norm), final_norm_noise = recorded relative
 // noise there, hidden_size = H.

@@ -22,6 +22,7 @@ TEST(Tolerance, FrozenList) {
   EXPECT_EQ(kBf16MarginRms, 2.0);
   EXPECT_EQ(kMinPositions, 16);
   EXPECT_EQ(kMinGreedySteps, 32);
+  EXPECT_EQ(kMinMutationScore, 0.95);
 }
 
 TEST(Tolerance, LogitSigmaFollowsItsFormula) {

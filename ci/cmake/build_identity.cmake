@@ -21,6 +21,7 @@ namespace lockstep {
 inline constexpr const char* kBuildVersion = "@VERSION@";
 inline constexpr const char* kBuildCommit = "@commit@";  // empty outside a git checkout
 inline constexpr bool kBuildDirty = @dirty@;             // tracked files differ from the commit
+inline constexpr const char* kBuildFlags = "@FLAGS@";    // of every host translation unit
 
 }  // namespace lockstep
 ]] @ONLY)

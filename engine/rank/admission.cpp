@@ -4,6 +4,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
 #include "engine/rank/engine.h"
+#include "engine/rank/planted_faults.h"
 
 namespace lockstep {
 
@@ -72,6 +73,7 @@ void RankEngine::admit() {
 // one.
 bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
   slot->sequence = make_sequence(model_.config, model_.weights.dims);
+  plant_fresh_sequence_faults(slot->sequence);
   slot->place_prompt(model_.config);
   const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
   const Snapshot* snapshot =
@@ -84,7 +86,9 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) 
   if (snapshot != nullptr) {
     slot->sequence.page_table.assign(snapshot->pages.begin(), snapshot->pages.end() - 1);
     kv_.share(slot->sequence.page_table);
-    kv_.copy_page(snapshot->pages.back(), fresh.front());
+    if (!fault_fires("cache.page-not-copied")) {
+      kv_.copy_page(snapshot->pages.back(), fresh.front());
+    }
     restore(*slot, *snapshot);
   }
   slot->sequence.page_table.insert(slot->sequence.page_table.end(), fresh.begin(), fresh.end());
@@ -99,9 +103,13 @@ void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
   if (fault_fires("cache.wrong-grid-point")) {
     slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
   }
+  plant_restored_faults(slot.sequence);
   slot.sequence.n_positions = snapshot.position();
   slot.n_mtp_slots = snapshot.position() - 1;
   slot.carried_hidden = snapshot.hidden;
+  if (fault_fires("cache.hidden-lost")) {
+    std::fill(slot.carried_hidden.begin(), slot.carried_hidden.end(), 0.0f);
+  }
   slot.result->cache_hit_tokens = snapshot.position();
 }
 

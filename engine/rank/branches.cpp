@@ -17,6 +17,7 @@
 #include "engine/ops/rmsnorm/rmsnorm.h"
 #include "engine/ops/rope/rope.h"
 #include "engine/ops/swiglu/swiglu.h"
+#include "engine/rank/planted_faults.h"
 
 namespace lockstep {
 namespace {
@@ -56,19 +57,31 @@ void prepare_heads(const Model& model, const float* x, int64_t stride,
                    bool shift_positions, float* out) {
   const int head_dim = model.config.head_dim;
   const int64_t n = batch.n_columns();
-  rmsnorm({x, stride, norm.data(), out, head_dim, n * n_heads, head_dim, model.config.rms_norm_eps,
-           1.0f, model.rounding},
-          model.pool);
+  RmsNormArgs normalise{x,        stride,        norm.data(), out,
+                        head_dim, n * n_heads,   head_dim,    model.config.rms_norm_eps,
+                        1.0f,     model.rounding};
+  plant_norm_faults(normalise);
+  rmsnorm(normalise, model.pool);
   std::vector<RopePosition> shifted;
   const RopePosition* positions = batch.positions.data();
-  if (shift_positions) {
+  const bool reversed = fault_fires("rope.direction-reversed");
+  if (shift_positions || reversed) {
     shifted = batch.positions;
-    for (RopePosition& position : shifted) ++position[0], ++position[1], ++position[2];
+    for (RopePosition& position : shifted) {
+      for (int32_t& axis : position) axis = reversed ? -axis : axis + 1;
+    }
     positions = shifted.data();
   }
-  const RopeArgs rotation{
+  RopeArgs rotation{
       out,      int64_t{n_heads} * head_dim, positions,     model.inv_freq.data(), n, n_heads,
       head_dim, model.config.rotary_dim,     model.rounding};
+  if (fault_fires("rope.half-the-pairs")) rotation.rotary_dim /= 2;
+  std::vector<float> next_frequencies;
+  if (fault_fires("rope.frequencies-of-next-pair")) {
+    next_frequencies.assign(model.inv_freq.begin() + 1, model.inv_freq.end());
+    next_frequencies.push_back(model.inv_freq.front());
+    rotation.inv_freq = next_frequencies.data();
+  }
   if (fault_fires("mrope.sections-contiguous", {-1, model.comm.rank(), batch.round})) {
     rope_in_sections(model, rotation);
   } else {
@@ -109,28 +122,30 @@ void run_gdn(const Model& model, const GdnWeights& weights, const GdnInputs& in,
   causal_conv({in.m, channels, weights.conv.data(), state.conv.data(), mixed, channels, n_tokens,
                channels, model.rounding},
               model.pool);
-  const GatedDeltaArgs args{mixed,
-                            mixed + gdn.k_width(),
-                            mixed + 2 * gdn.k_width(),
-                            channels,
-                            channels,
-                            in.log_decay,
-                            in.beta,
-                            state.state.data(),
-                            out,
-                            gdn.v_width(),
-                            first_position,
-                            n_tokens,
-                            gdn.n_k_heads,
-                            gdn.n_v_heads,
-                            gdn.k_head_dim,
-                            gdn.v_head_dim,
-                            model.rounding};
+  GatedDeltaArgs args{mixed,
+                      mixed + gdn.k_width(),
+                      mixed + 2 * gdn.k_width(),
+                      channels,
+                      channels,
+                      in.log_decay,
+                      in.beta,
+                      state.state.data(),
+                      out,
+                      gdn.v_width(),
+                      first_position,
+                      n_tokens,
+                      gdn.n_k_heads,
+                      gdn.n_v_heads,
+                      gdn.k_head_dim,
+                      gdn.v_head_dim,
+                      model.rounding};
+  plant_delta_faults(args);
   if (phase == Phase::prefill) {
     gated_delta_chunked(args, model.pool);
   } else {
     gated_delta_recurrent(args, model.pool);
   }
+  plant_state_rounding(state.state.data(), static_cast<int64_t>(state.state.size()));
 }
 
 void keep_record(const GdnInputs& in, const GdnState& state, const GdnConfig& gdn, int64_t n_tokens,
@@ -150,9 +165,11 @@ void grow(std::vector<float>& buffer, int64_t size) {
 void norm_rows(const Model& model, const float* x, const std::vector<float>& weight, int64_t n_rows,
                float* out) {
   const int64_t width = model.config.hidden_size;
-  rmsnorm({x, width, weight.data(), out, width, n_rows, width, model.config.rms_norm_eps, 1.0f,
-           model.rounding},
-          model.pool);
+  RmsNormArgs args{x,     width,         weight.data(), out,
+                   width, n_rows,        width,         model.config.rms_norm_eps,
+                   1.0f,  model.rounding};
+  plant_norm_faults(args);
+  rmsnorm(args, model.pool);
 }
 
 void linear_rows(const Model& model, const MatrixPieces& pieces, const float* x, int64_t n_columns,
@@ -186,11 +203,14 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   grow(ws.branch, n_columns * hidden);
   grow(ws.partial, n_columns * hidden);
   float* outs[] = {ws.branch.data(), ws.partial.data()};
+  // A planted fault leaves partial sums as they are until they have been added.
+  const Rounding exchange =
+      fault_fires("comm.partials-unrounded") ? Rounding::none : model.rounding;
   std::vector<LinearArgs> parts;
   int64_t first_column = 0;
   for (size_t part = 0; part < halves.size(); ++part) {
-    parts.push_back({halves[part], x.data() + first_column, x_width, outs[part], hidden, n_columns,
-                     model.rounding});
+    parts.push_back(
+        {halves[part], x.data() + first_column, x_width, outs[part], hidden, n_columns, exchange});
     first_column += halves[part].n_cols;
   }
   linear_group(parts, model.pool);
@@ -199,6 +219,8 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   if (holds_last && fault_fires("comm.partial-dropped")) {
     std::fill_n(outs[halves.size() - 1], n_columns * hidden, 0.0f);
   }
+  plant_partial_faults({outs[0], n_columns, hidden}, halves.size() == 2 ? outs[1] : nullptr,
+                       holds_last);
   if (halves.size() == 1) {
     model.comm.all_reduce(ws.branch.data(), n_columns * hidden, model.rounding);
   } else {
@@ -229,10 +251,16 @@ void store_projected_kv(const Model& model, const AttentionWeights& weights, con
   std::vector<float>& v = value_rows(ws);
   prepare_heads(model, k.data(), model.config.head_dim, weights.k_norm, batch, n_kv_heads, false,
                 k.data());
+  const FaultSite site{cursor.layer, model.comm.rank(), batch.round};
   for (const Span& span : batch.spans) {
+    plant_kv_faults({k.data() + span.column * width, span.n_tokens, width},
+                    {v.data() + span.column * width, span.n_tokens, width},
+                    span.phase == Phase::decode, site);
+    int64_t first = span.first_position;
+    if (first > 0 && fault_fires("kv.write-position-minus-1", site)) --first;
     kv_write({model.kv.view(cursor.kv_layer, span.sequence->page_table),
-              k.data() + span.column * width, v.data() + span.column * width, width, width,
-              span.first_position, span.n_tokens});
+              k.data() + span.column * width, v.data() + span.column * width, width, width, first,
+              span.n_tokens});
   }
 }
 
@@ -255,17 +283,30 @@ void attend_projected(const Model& model, const AttentionWeights& weights, const
   const bool shift_positions = fault_fires("attention.rope-position-plus-1", site);
   prepare_heads(model, qg.data(), 2 * head_dim, weights.q_norm, batch, n_heads, shift_positions,
                 q.data());
+  plant_head_faults({qg.data(), n, 2 * width}, {q.data(), n, width}, n_heads,
+                    model.weights.dims.n_kv_heads, head_dim, site);
   const bool shift_pages = fault_fires("kv.page-table-off-by-one", site);
   for (const Span& span : batch.spans) {
     std::vector<uint32_t> shifted;
     if (shift_pages) shifted = next_pages(span.sequence->page_table);
     const std::vector<uint32_t>& pages = shift_pages ? shifted : span.sequence->page_table;
-    attention(
-        {q.data() + span.column * width, width, qg.data() + span.column * 2 * width + head_dim,
-         2 * width, head_dim, 2 * head_dim, out.data() + span.column * width, width,
-         model.kv.view(cursor.kv_layer, pages), span.first_position, span.n_tokens, n_heads,
-         1.0f / std::sqrt(static_cast<float>(head_dim)), model.rounding, span.first_visible},
-        model.pool);
+    AttentionArgs args{q.data() + span.column * width,
+                       width,
+                       qg.data() + span.column * 2 * width + head_dim,
+                       2 * width,
+                       head_dim,
+                       2 * head_dim,
+                       out.data() + span.column * width,
+                       width,
+                       model.kv.view(cursor.kv_layer, pages),
+                       span.first_position,
+                       span.n_tokens,
+                       n_heads,
+                       1.0f / std::sqrt(static_cast<float>(head_dim)),
+                       model.rounding,
+                       span.first_visible};
+    plant_attention_faults(args, span.phase == Phase::decode, site);
+    attention(args, model.pool);
   }
   if (fault_fires("attention.k-tail-dropped", site)) {
     for (int64_t t = 0; t < n; ++t) std::fill_n(out.data() + (t + 1) * width - 16, 16, 0.0f);
@@ -333,21 +374,26 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
   products.run();
   gdn_gates({a, b, weights.a_log.data(), weights.dt_bias.data(), log_decay, beta, n,
              static_cast<int>(heads)});
+  const FaultSite site{cursor.layer, model.comm.rank(), batch.round};
+  plant_gate_faults({log_decay, n, heads}, {beta, n, heads}, site);
+  plant_output_gate_faults({z.data(), n, v_width}, gdn.v_head_dim, site);
   for (const Span& span : batch.spans) {
     const auto gdn_layer = static_cast<size_t>(cursor.gdn_layer);
     GdnState& state = span.sequence->gdn[gdn_layer];
     const GdnInputs in{m.data() + span.column * channels, log_decay + span.column * heads,
                        beta + span.column * heads};
-    if (span.phase == Phase::prefill &&
-        fault_fires("gdn.conv-state-lost-between-chunks",
-                    {cursor.layer, model.comm.rank(), batch.round})) {
+    if (span.phase == Phase::prefill && fault_fires("gdn.conv-state-lost-between-chunks", site)) {
       std::fill(state.conv.begin(), state.conv.end(), 0.0f);
     }
     if (span.phase == Phase::decode && span.n_tokens > 1) {
       keep_record(in, state, gdn, span.n_tokens, span.sequence->records[gdn_layer]);
     }
+    const bool lose_update =
+        span.phase == Phase::decode && fault_fires("gdn.decode-update-lost", site);
+    const GdnState before = lose_update ? state : GdnState{};
     run_gdn(model, weights, in, span.phase, span.first_position, span.n_tokens, state,
             mixed.data() + span.column * channels, out.data() + span.column * v_width);
+    if (lose_update) state.state = before.state;
   }
   gated_rmsnorm({out.data(), z.data(), weights.norm.data(), out.data(), n * heads, gdn.v_head_dim,
                  model.config.rms_norm_eps, model.rounding},
@@ -362,9 +408,15 @@ void mlp_branch(const Model& model, const MlpWeights& weights, const float* norm
   products.add(weights.gate_proj, ws.wide[0]);  // [n, width]
   products.add(weights.up_proj, ws.wide[1]);    // [n, width]
   products.run();
+  if (fault_fires("mlp.gate-up-swapped")) std::swap(ws.wide[0], ws.wide[1]);
   swiglu({ws.wide[0].data(), width, ws.wide[1].data(), width, ws.wide[0].data(), width, n_columns,
           width, model.rounding},
          model.pool);
+  if (fault_fires("mlp.down-k-tail-dropped")) {
+    for (int64_t t = 0; t < n_columns; ++t) {
+      std::fill_n(ws.wide[0].data() + (t + 1) * width - 16, 16, 0.0f);
+    }
+  }
   row_parallel(model, weights.down_proj, ws.wide[0], width, n_columns, ws);  // [n, hidden]
 }
 
@@ -379,6 +431,7 @@ void rewind_gdn(const Model& model, Sequence& sequence, int64_t n_keep, Workspac
     GdnRecord& record = sequence.records[gdn_layer];
     GdnState& state = sequence.gdn[gdn_layer++];
     if (fault_fires("speculation.conv-state-stale")) record.start.conv = state.conv;
+    if (fault_fires("speculation.delta-state-stale")) record.start.state = state.state;
     std::swap(state, record.start);
     run_gdn(model, layer.gdn, {record.m.data(), record.log_decay.data(), record.beta.data()},
             Phase::decode, 0, n_keep, state, ws.wide[5].data(), ws.wide[4].data());

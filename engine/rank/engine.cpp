@@ -12,6 +12,7 @@
 #include "engine/ops/gated_delta/gated_delta.h"
 #include "engine/rank/branches.h"
 #include "engine/rank/memory_plan.h"
+#include "engine/rank/planted_faults.h"
 #include "engine/rank/state_taps.h"
 
 namespace lockstep {
@@ -42,23 +43,6 @@ StepLogits largest_logits(const float* logits, int64_t n, int count, int32_t fed
   step.log_sum_exp = log_sum_exp(logits, n);
   step.chosen_value = logits[fed];
   return step;
-}
-
-// What a planted fault loses between prefill and decode.
-void plant_state_faults(const Model& model, Sequence& sequence, int round) {
-  if (sequence.rope_delta != 0 && fault_fires("mrope.delta-ignored")) sequence.rope_delta = 0;
-  size_t gdn_layer = 0;
-  for (int layer = 0; layer < model.config.n_layers(); ++layer) {
-    if (model.config.layers[static_cast<size_t>(layer)] != LayerKind::gated_delta_net) continue;
-    std::vector<float>& state = sequence.gdn[gdn_layer++].state;
-    const FaultSite site{layer, model.comm.rank(), round};
-    if (fault_fires("gdn.state-lost-at-prompt-end", site))
-      std::fill(state.begin(), state.end(), 0.0f);
-    if (model.comm.rank() == 0 && fault_fires("gdn.head-state-lost-at-prompt-end", site)) {
-      const GdnConfig& gdn = model.config.gdn;
-      std::fill_n(state.begin(), int64_t{gdn.k_head_dim} * gdn.v_head_dim, 0.0f);
-    }
-  }
 }
 
 }  // namespace
@@ -164,7 +148,7 @@ void RankEngine::prefill_chunk(Slot& slot) {
   const float* last_row = workspace_.normed.data() + (end - begin - 1) * hidden;
   if (end == slot.prompt_tokens()) {
     record_states(model_, slot);
-    plant_state_faults(model_, slot.sequence, static_cast<int>(round_));
+    plant_state_faults(model_.config, model_.comm.rank(), static_cast<int>(round_), slot.sequence);
     compute_logits(model_, last_row, 1, logits_);
     slot.decoding = true;
     const std::vector<int32_t> tokens = accept_columns(slot, logits_.logits.data(), 1);
@@ -245,6 +229,7 @@ void RankEngine::decode_round() {
       const float* rows = workspace_.normed.data() + span.column * hidden;
       advances.push_back({&slot, span.first_position, tokens,
                           std::vector<float>(rows, rows + n_taken * hidden), true});
+      plant_hidden_faults(advances.back().hidden, hidden);
     }
   }
   drafter_.advance(advances, static_cast<int>(round_));
@@ -270,7 +255,9 @@ std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
     const int32_t token = choose(slot, logits + column * model_.config.vocab_size);
     taken.push_back(token);
     slot.finished = ends_with_token(slot);
-    const bool accepted = column < n_drafts && slot.drafts[static_cast<size_t>(column)] == token;
+    bool accepted = column < n_drafts && slot.drafts[static_cast<size_t>(column)] == token;
+    if (n_drafts > 0 && column == 0 && fault_fires("speculation.first-draft-taken"))
+      accepted = true;
     if (accepted) ++slot.result->mtp.accepted;
     if (slot.finished || !accepted) break;
   }
@@ -286,9 +273,11 @@ int32_t RankEngine::choose(Slot& slot, const float* logits) {
   const size_t step = slot.result->ids.size();
   int64_t position = slot.prompt_tokens() + static_cast<int64_t>(step);
   if (fault_fires("sampling.rng-counter-reused")) position = slot.sequence.n_positions;
+  const SamplingParams& params =
+      planted_sampling(slot.request->sampling, model_.comm.rank(), position);
   const int32_t chosen =
-      sample({logits, model_.config.vocab_size, live_tokens(model_.config, options_),
-              slot.request->sampling, slot.history, position});
+      sample({logits, model_.config.vocab_size, live_tokens(model_.config, options_), params,
+              slot.history, position});
   if (chosen < 0) {
     fail_with(ExitCode::device_error, "request {}: logits of position {} hold NaN",
               slot.request->name, position);
@@ -319,6 +308,7 @@ bool RankEngine::ends_with_token(const Slot& slot) const {
 }
 
 void RankEngine::release(std::unique_ptr<Slot>& slot) {
+  remember_for_faults(slot->sequence);
   kv_.give_back(slot->sequence.page_table);
   if (events_.on_finish) events_.on_finish(slot->id, *slot->result);
   slot.reset();

@@ -9,6 +9,7 @@
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/rank/branches.h"
+#include "engine/rank/planted_faults.h"
 
 namespace lockstep {
 namespace {
@@ -79,7 +80,12 @@ void Batch::add(Span span, const int32_t* tokens, const std::vector<const float*
 
 void embed_columns(const Model& model, const Batch& batch, float* out) {
   const int64_t hidden = model.config.hidden_size;
-  embedding(model.weights.embedding, batch.ids.data(), batch.n_columns(), model.rounding, out);
+  std::vector<int32_t> planted;
+  if (fault_fires("embedding.next-row")) {
+    for (const int32_t id : batch.ids) planted.push_back((id + 1) % model.config.vocab_size);
+  }
+  embedding(model.weights.embedding, planted.empty() ? batch.ids.data() : planted.data(),
+            batch.n_columns(), model.rounding, out);
   for (size_t column = 0; column < batch.embedding_rows.size(); ++column) {
     const float* row = batch.embedding_rows[column];
     if (row != nullptr) std::copy_n(row, hidden, out + static_cast<int64_t>(column) * hidden);
@@ -119,10 +125,17 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
     }
     tap(i, "mixer", ws.branch);
     residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
+    if (fault_fires("residual.mixer-twice", {i, model.comm.rank(), batch.round})) {
+      residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
+    }
     norm_rows(model, ws.hidden.data(), layer.post_attention_norm, n, ws.normed.data());
     mlp_branch(model, layer.mlp, ws.normed.data(), n, ws);
     tap(i, "mlp", ws.branch);
+    if (fault_fires("residual.mlp-missing", {i, model.comm.rank(), batch.round})) {
+      std::fill(ws.branch.begin(), ws.branch.end(), 0.0f);
+    }
     residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
+    plant_residual_faults({ws.hidden.data(), n, hidden});
     tap(i, "out", ws.hidden);
   }
   norm_rows(model, ws.hidden.data(), model.weights.final_norm, n, ws.normed.data());
@@ -142,6 +155,7 @@ void compute_logits(const Model& model, const float* normed, int64_t n_columns,
   if (n_ranks == 1) {
     linear_rows(model, model.weights.lm_head, normed, n_columns, buffers.logits.data(), vocab,
                 Rounding::none);
+    plant_logit_faults({buffers.logits.data(), n_columns, vocab}, 1);
     return;
   }
   grow(buffers.mine, n_columns * local);
@@ -155,6 +169,7 @@ void compute_logits(const Model& model, const float* normed, int64_t n_columns,
                   buffers.logits.data() + column * vocab + rank * local);
     }
   }
+  plant_logit_faults({buffers.logits.data(), n_columns, vocab}, n_ranks);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/base/fault.h"
 #include "engine/ops/linear/linear.h"
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/ops/rmsnorm/rmsnorm.h"
@@ -27,6 +28,12 @@ void project_inputs(const Model& model, const MtpWeights& mtp, const Batch& batc
   rmsnorm({hidden_rows, hidden, mtp.hidden_norm.data(), ws.joined.data() + hidden, 2 * hidden, n,
            hidden, eps, 1.0f, model.rounding},
           model.pool);
+  if (fault_fires("mtp.inputs-swapped")) {
+    for (int64_t t = 0; t < n; ++t) {
+      float* row = ws.joined.data() + t * 2 * hidden;
+      std::swap_ranges(row, row + hidden, row + hidden);
+    }
+  }
   linear({mtp.fc, ws.joined.data(), 2 * hidden, ws.x.data(), hidden, n, model.rounding},
          model.pool);
 }

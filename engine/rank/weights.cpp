@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/base/fault.h"
 #include "engine/model/weight_slices.h"
+#include "engine/rank/planted_faults.h"
 
 namespace lockstep {
 namespace {
@@ -181,47 +181,6 @@ class Loader {
   RankWeights& weights_;
   const RankDims& dims_;
 };
-
-// Makes a private copy of bytes that a fault will change.
-std::byte* private_codes(WeightMatrix& matrix, RankWeights& weights) {
-  const auto n_bytes = static_cast<size_t>(matrix.row_bytes * matrix.n_rows);
-  auto copy = std::make_shared<std::vector<std::byte>>(matrix.codes, matrix.codes + n_bytes);
-  matrix.codes = copy->data();
-  weights.keep_alive.push_back(copy);
-  return copy->data();
-}
-
-void swap_neighbouring_rows(WeightMatrix& matrix, RankWeights& weights) {
-  std::byte* codes = private_codes(matrix, weights);
-  for (int64_t row = 0; row + 1 < matrix.n_rows; row += 2) {
-    std::swap_ranges(codes + row * matrix.row_bytes, codes + (row + 1) * matrix.row_bytes,
-                     codes + (row + 1) * matrix.row_bytes);
-  }
-}
-
-void raise_first_block_scales(WeightMatrix& matrix, RankWeights& weights) {
-  if (matrix.codec != Codec::nvfp4) return;
-  const auto* scales = static_cast<const uint8_t*>(matrix.block_scales);
-  const auto n_bytes = static_cast<size_t>(matrix.block_scale_stride * matrix.n_rows);
-  auto copy = std::make_shared<std::vector<uint8_t>>(scales, scales + n_bytes);
-  for (int64_t row = 0; row < matrix.n_rows; ++row) {
-    uint8_t& code = (*copy)[static_cast<size_t>(row * matrix.block_scale_stride)];
-    if (code < 0x7e) ++code;
-  }
-  matrix.block_scales = copy->data();
-  weights.keep_alive.push_back(copy);
-}
-
-void plant_weight_faults(RankWeights& weights) {
-  for (size_t i = 0; i < weights.layers.size(); ++i) {
-    const FaultSite site{static_cast<int>(i), weights.dims.rank, -1};
-    MlpWeights& mlp = weights.layers[i].mlp;
-    if (fault_fires("mlp.rows-permuted", site)) swap_neighbouring_rows(mlp.up_proj[0], weights);
-    if (fault_fires("mlp.block-scale-plus-1", site)) {
-      raise_first_block_scales(mlp.up_proj[0], weights);
-    }
-  }
-}
 
 }  // namespace
 

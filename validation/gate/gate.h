@@ -1,4 +1,4 @@
-// The gate: everything a change must pass, as a list of steps with one verdict each.
+// The gate: everything a change must pass, as a list of checks with one verdict each.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +8,27 @@
 
 #include "validation/compare/report.h"
 #include "validation/compare/tap_judge.h"
+#include "validation/gate/policy.h"
+#include "validation/receipt/waivers.h"
 #include "validation/verdict.h"
 
 namespace lockstep {
 
 struct GateOptions {
+  Policy policy;
   std::filesystem::path model;
-  std::filesystem::path oracle;   // prefix
-  std::filesystem::path engine;   // empty: lockstep-generate beside this program
-  std::filesystem::path weights;  // empty: lockstep-weights beside this program
-  std::string fault;              // planted in every run: the gate must turn red
-  std::vector<std::string> only;  // ids of steps; empty for all
+  std::filesystem::path oracle;      // prefix
+  std::filesystem::path engine;      // empty: lockstep-generate beside this program
+  std::filesystem::path weights;     // empty: lockstep-weights beside this program
+  std::filesystem::path source;      // source tree; empty: none, receipts cannot be judged
+  std::filesystem::path receipts;    // folder of receipts that count
+  std::filesystem::path baseline;    // folder of programs that the bench gate compares with
+  std::string fault;                 // planted in every run: the gate must turn red
+  std::vector<std::string> only;     // ids of checks; empty for the policy's
+  std::vector<std::string> prompts;  // of the oracle; empty for all
+  bool prove = true;                 // run each check's twin
+  std::vector<Waiver> waivers;
+  std::string today;  // for waivers, "2026-01-31"
 };
 
 // One comparison with the oracle, kept for the report's plot.
@@ -33,29 +43,57 @@ struct GateStep {
   std::string title;
   Verdict verdict = Verdict::pass;
   std::string detail;  // what was found, one line
-  std::string repro;   // a command that does this step again
+  std::string repro;   // a command that does this check again
   double seconds = 0;
+  bool required = true;
+  bool proven = false;  // its twin with a planted mistake was red in this run
+  std::string waiver;   // who answers for it until when; empty without one
+};
+
+// How mutants of the product fared. Equivalent ones change nothing and count for nothing.
+struct MutationReport {
+  int total = 0;
+  int killed = 0;
+  int equivalent = 0;
+  std::vector<std::string> survivors;  // "name: reason"
+
+  // killed / (total - equivalent); 0 when no mutant was run.
+  double score() const;
 };
 
 struct GateReport {
   Verdict verdict = Verdict::pass;
   std::vector<GateStep> steps;
+  MutationReport mutation;
   std::vector<std::string> not_checked;  // what the policy puts out of scope, with the reason
+  std::vector<std::string> notes;        // receipts and waivers, printed but not judged
   std::vector<GateComparison> comparisons;
   std::vector<std::pair<std::string, std::string>> run_digests;  // run, digest
+
+  int n_proven() const;
+  // Every check of the policy was made.
+  bool complete = false;
 };
 
-// Called when a step begins (no verdict yet) and when it has ended.
+// Called when a check begins (no verdict yet) and when it has ended.
 struct GateProgress {
   std::function<void(const GateStep&)> begin;
   std::function<void(const GateStep&)> end;
 };
 
-// Ids and titles of the quick gate's steps, in order.
-std::vector<std::pair<std::string, std::string>> quick_gate_steps();
+// Ids and titles of every check, in the order in which they are made.
+std::vector<std::pair<std::string, std::string>> gate_checks();
 
-// A step that cannot be judged is an ERROR and the others go on. Throws Error (usage) for an
-// unknown id in `only`; no step at all is MISTRUSTED.
-GateReport run_quick_gate(const GateOptions& options, const GateProgress& progress);
+// A check that cannot be judged is an ERROR and the others go on. A check whose twin is not red,
+// and a canary that stays green, make the gate MISTRUSTED. Throws Error (usage) for an unknown id
+// in the policy or in `only`; no check at all is MISTRUSTED.
+GateReport run_gate(const GateOptions& options, const GateProgress& progress);
+
+// What the check pinned-bits compares with, as the engine makes it now: the text of
+// ORACLE-bits.json.
+std::string pinned_bits(const GateOptions& options);
+
+// The interface of `lockstep gate --json`.
+std::string gate_json(const GateReport& report, double seconds);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/process.h"
+#include "validation/exact/exact_model.h"
 #include "validation/gate/run_digest.h"
 #include "validation/tolerance.h"
 
@@ -24,6 +25,18 @@ Oracle shortest_prompts(const Oracle& oracle) {
   Oracle cut{oracle.prefix, oracle.tail, {}};
   for (const OraclePrompt* prompt : prompts) cut.prompts.push_back(*prompt);
   return cut;
+}
+
+void keep_prompts(Oracle& oracle, const std::vector<std::string>& names) {
+  std::vector<OraclePrompt> kept;
+  for (const std::string& name : names) {
+    const auto at = std::find_if(oracle.prompts.begin(), oracle.prompts.end(),
+                                 [&](const OraclePrompt& prompt) { return prompt.name == name; });
+    if (at == oracle.prompts.end()) fail_with(ExitCode::usage, "no prompt {} in the oracle", name);
+    kept.push_back(std::move(*at));
+    oracle.prompts.erase(at);
+  }
+  oracle.prompts = std::move(kept);
 }
 
 void shorten(std::vector<EngineJob>& jobs, int max_tokens) {
@@ -51,6 +64,7 @@ const Oracle& GateRuns::oracle() {
   if (!oracle_) {
     oracle_ = read_oracle(options_.oracle);
     leave_images_out(*oracle_, options_.model);
+    if (!options_.prompts.empty()) keep_prompts(*oracle_, options_.prompts);
   }
   return *oracle_;
 }
@@ -80,28 +94,65 @@ const std::filesystem::path& GateRuns::shards() {
   return shards_;
 }
 
+const std::filesystem::path& GateRuns::exact_model() {
+  if (exact_model_.empty()) {
+    exact::write_exact_model(folder_.path() / "exact");
+    exact_model_ = folder_.path() / "exact";
+  }
+  return exact_model_;
+}
+
 EngineOptions GateRuns::engine_options(const RunSpec& spec) {
   EngineOptions engine;
   engine.engine = options_.engine;
   engine.model = options_.model;
   engine.tp = spec.tp;
   engine.precision = spec.precision == Precision::fp32 ? "fp32" : "bf16";
+  engine.backend = options_.policy.backend;
   engine.prefill_grid = spec.prefill_grid;
   engine.slots = spec.slots;
+  engine.mtp = spec.mtp;
+  engine.prefix_cache_bytes = spec.prefix_cache_bytes;
   engine.fault = spec.fault.empty() ? options_.fault : spec.fault;
   if (spec.use_shards) engine.shards = shards();
   return engine;
 }
 
+const std::string& GateRuns::backend_missing() {
+  if (backend_missing_) return *backend_missing_;
+  backend_missing_ = "";
+  if (options_.policy.backend == "cpu") return *backend_missing_;
+  EngineOptions engine;
+  engine.engine = options_.engine;
+  engine.model = options_.model;
+  engine.backend = options_.policy.backend;
+  EngineJob job;
+  job.name = "probe";
+  job.ids = {1};
+  job.max_tokens = 1;
+  try {
+    run_engine(engine, {job});
+  } catch (const Error& error) {
+    backend_missing_ = error.what();
+  }
+  return *backend_missing_;
+}
+
 const std::vector<EngineResult>& GateRuns::results(const RunSpec& spec) {
+  const Oracle& prompts = spec.short_prompts ? short_oracle() : oracle();
+  std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
+  if (spec.max_tokens > 0) shorten(jobs, spec.max_tokens);
+  return results(spec, jobs);
+}
+
+const std::vector<EngineResult>& GateRuns::results(const RunSpec& spec,
+                                                   const std::vector<EngineJob>& jobs) {
+  if (!backend_missing().empty()) throw BackendMissing(backend_missing());
   const auto failed = errors_.find(spec.label);
   if (failed != errors_.end()) fail_with(ExitCode::could_not_judge, "{}", failed->second);
   const auto found = results_.find(spec.label);
   if (found != results_.end()) return found->second;
   try {
-    const Oracle& prompts = spec.short_prompts ? short_oracle() : oracle();
-    std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
-    if (spec.max_tokens > 0) shorten(jobs, spec.max_tokens);
     auto& kept = results_[spec.label];
     if (!jobs.empty()) kept = run_engine(engine_options(spec), jobs);
     digests_.emplace_back(spec.label, run_digest(kept));

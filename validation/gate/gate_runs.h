@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/temp_dir.h"
 #include "validation/compare/compare.h"
 #include "validation/gate/gate.h"
@@ -20,6 +21,8 @@ struct RunSpec {
   std::optional<int> prefill_grid = {};
   std::optional<int> slots = {};
   std::string fault = {};
+  int mtp = 0;
+  std::optional<int64_t> prefix_cache_bytes = {};
   int max_tokens = 0;          // 0: as many as the oracle holds
   bool short_prompts = false;  // only the oracle's few shortest text prompts
   bool use_shards = false;     // weights from the shard files, not from the checkpoint
@@ -34,9 +37,15 @@ class GateRuns {
   const Oracle& short_oracle();
   // Results of the run; throws what run_engine throws, every time it is asked.
   const std::vector<EngineResult>& results(const RunSpec& spec);
+  // The same for jobs of a check's own; `spec.label` must belong to these jobs alone.
+  const std::vector<EngineResult>& results(const RunSpec& spec, const std::vector<EngineJob>& jobs);
   EngineOptions engine_options(const RunSpec& spec);
+  // Why nothing can run on the policy's backend; empty when it can.
+  const std::string& backend_missing();
   // Folder of the shard files; made by the first call.
   const std::filesystem::path& shards();
+  // Folder of the integer-exact transformer; made by the first call.
+  const std::filesystem::path& exact_model();
   // The checkpoint tool beside this program.
   std::string weights_program() const;
   const std::vector<std::pair<std::string, std::string>>& digests() const { return digests_; }
@@ -47,9 +56,17 @@ class GateRuns {
   std::optional<Oracle> oracle_;
   std::optional<Oracle> short_oracle_;
   std::filesystem::path shards_;
+  std::filesystem::path exact_model_;
   std::map<std::string, std::vector<EngineResult>> results_;
   std::map<std::string, std::string> errors_;
+  std::optional<std::string> backend_missing_;
   std::vector<std::pair<std::string, std::string>> digests_;
+};
+
+// The engine cannot run on the policy's backend here: a skip, not an error.
+class BackendMissing : public Error {
+ public:
+  explicit BackendMissing(const std::string& why) : Error(why, ExitCode::skipped) {}
 };
 
 // Runs a program of ours. Throws Error with its own words: exit 1 when it ended with 1 (it judged

@@ -32,13 +32,39 @@ std::string verdict_html(Verdict verdict) {
 }
 
 std::string steps_table(const GateReport& report) {
-  std::string html = "<table>\n<tr><th>step<th>verdict<th>seconds<th>what was found</tr>\n";
+  std::string html =
+      "<table>\n<tr><th>check<th>verdict<th>proven able to fail<th>seconds<th>what was found"
+      "</tr>\n";
   for (const GateStep& step : report.steps) {
-    html += fmt::format("<tr><td>{}<td>{}<td class='number'>{:.1f}<td>{}<br><code>{}</code></tr>\n",
-                        escape_markup(step.title), verdict_html(step.verdict), step.seconds,
-                        escape_markup(step.detail), escape_markup(step.repro));
+    html += fmt::format(
+        "<tr id='{}'><td>{}<td>{}<td>{}<td class='number'>{:.1f}<td>{}<br><code>{}</code></tr>\n",
+        escape_markup(step.id), escape_markup(step.title), verdict_html(step.verdict),
+        step.proven ? "yes" : "no", step.seconds, escape_markup(step.detail),
+        escape_markup(step.repro));
   }
   return html + "</table>\n";
+}
+
+// One line a check that is not green, each a link to its repro line.
+std::string red_links(const GateReport& report) {
+  std::string html;
+  for (const GateStep& step : report.steps) {
+    if (step.verdict == Verdict::pass) continue;
+    html += fmt::format("<li>{} <a href='#{}'>{}</a>\n", verdict_html(step.verdict),
+                        escape_markup(step.id), escape_markup(step.title));
+  }
+  const std::string proven = fmt::format("<p>{} checks, {} proven able to fail in this run.</p>\n",
+                                         report.steps.size(), report.n_proven());
+  return html.empty() ? proven : proven + "<h2>Not passed</h2>\n<ul>\n" + html + "</ul>\n";
+}
+
+std::string mutation_section(const MutationReport& mutation) {
+  if (mutation.total == 0) return {};
+  std::string html =
+      fmt::format("<h2>Mutants</h2>\n<p>{} of {} killed, {} equivalent: score {:.3f}</p>\n<ul>\n",
+                  mutation.killed, mutation.total, mutation.equivalent, mutation.score());
+  for (const std::string& line : mutation.survivors) html += "<li>" + escape_markup(line) + "\n";
+  return html + "</ul>\n";
 }
 
 // Every tap that some prompt compared, in the order of the network.
@@ -58,26 +84,43 @@ const TapRow* row_of(const PromptReport& prompt, const std::string& tap) {
   return at == prompt.taps.end() ? nullptr : &*at;
 }
 
-std::string plot(const CompareReport& report) {
-  const std::vector<std::string> taps = plotted_taps(report);
-  if (taps.empty()) return "<p>Nothing was compared.</p>\n";
+// One line a prompt: `value` of each of its taps, 0 where it has none.
+std::vector<PlotLine> prompt_lines(const CompareReport& report,
+                                   const std::vector<std::string>& taps,
+                                   double (*value)(const TapRow&)) {
   std::vector<PlotLine> lines;
-  PlotLine limit{"limit (the tightest of all prompts)", {}, true};
-  limit.values.assign(taps.size(), std::numeric_limits<double>::infinity());
   for (const PromptReport& prompt : report.prompts) {
     if (prompt.skipped) continue;
     PlotLine line{prompt.name, {}, false};
-    for (size_t i = 0; i < taps.size(); ++i) {
+    for (const std::string& tap : taps) {
+      const TapRow* row = row_of(prompt, tap);
+      line.values.push_back(row == nullptr ? 0 : value(*row));
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string plot(const CompareReport& report) {
+  const std::vector<std::string> taps = plotted_taps(report);
+  if (taps.empty()) return "<p>Nothing was compared.</p>\n";
+  std::vector<PlotLine> lines =
+      prompt_lines(report, taps, [](const TapRow& row) { return row.diff.rel_l2; });
+  PlotLine limit{"limit (the tightest of all prompts)", {}, true};
+  limit.values.assign(taps.size(), std::numeric_limits<double>::infinity());
+  for (const PromptReport& prompt : report.prompts) {
+    for (size_t i = 0; i < taps.size() && !prompt.skipped; ++i) {
       const TapRow* row = row_of(prompt, taps[i]);
-      line.values.push_back(row == nullptr ? 0 : row->diff.rel_l2);
       if (row != nullptr && row->limit.rel_l2 > 0) {
         limit.values[i] = std::min(limit.values[i], row->limit.rel_l2);
       }
     }
-    lines.push_back(std::move(line));
   }
   lines.push_back(std::move(limit));
-  return svg_line_plot(taps, lines);
+  const std::string cosines = svg_line_plot(
+      taps, prompt_lines(report, taps, [](const TapRow& row) { return 1 - row.diff.worst_cos; }));
+  return "<h3>Relative L2 along the network</h3>\n" + svg_line_plot(taps, lines) +
+         "<h3>1 - cosine of the worst position</h3>\n" + cosines;
 }
 
 std::string prompts_table(const CompareReport& report) {
@@ -109,6 +152,7 @@ std::string facts_table(const ReceiptFacts& facts) {
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"started", facts.started},
       {"took", fmt::format("{:.1f} s", facts.seconds)},
+      {"policy", facts.options.policy.name},
       {"command", facts.command},
       {"version", kBuildVersion},
       {"commit", commit},
@@ -130,10 +174,14 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
       "<meta name='viewport' content='width=device-width'>\n<title>Lockstep gate: {0}</title>\n"
       "<style>{1}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
       verdict_name(report.verdict), kStyle, verdict_html(report.verdict));
-  html += facts_table(facts) + "<h2>Steps</h2>\n" + steps_table(report);
+  html += facts_table(facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
+  html += mutation_section(report.mutation);
   html += "<h2>Not checked</h2>\n<ul>\n";
   for (const std::string& line : report.not_checked) html += "<li>" + escape_markup(line) + "\n";
   html += "</ul>\n";
+  if (!report.notes.empty()) html += "<h2>Receipts and waivers</h2>\n<ul>\n";
+  for (const std::string& line : report.notes) html += "<li>" + escape_markup(line) + "\n";
+  if (!report.notes.empty()) html += "</ul>\n";
   for (const GateComparison& comparison : report.comparisons) {
     html += comparison_section(comparison);
   }

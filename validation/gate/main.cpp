@@ -2,18 +2,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
-#include "engine/base/process.h"
 #include "validation/compare/report_text.h"
 #include "validation/gate/gate.h"
 #include "validation/gate/html_report.h"
 #include "validation/gate/receipt.h"
+#include "validation/receipt/coverage.h"
 
 namespace lockstep {
 namespace {
@@ -22,28 +24,51 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   GateOptions gate;
+  std::string policy = "quick";
   fs::path out = "lockstep-report";
-  bool quick = false;
+  fs::path receipts;  // append-only folder for a further copy of the receipt
+  fs::path waivers;
+  fs::path key_file;
+  std::optional<int> n_mutants;
   bool json = false;
   bool list = false;
+  bool print_bits = false;
 };
 
 void add_options(CLI::App& app, Arguments& arguments) {
-  app.add_flag("--quick", arguments.quick, "The quick gate (the only one on a CPU; the default)");
-  app.add_option("--model", arguments.gate.model, "Checkpoint folder (default: the golden model)");
-  app.add_option("--oracle", arguments.gate.oracle,
+  GateOptions& gate = arguments.gate;
+  auto* policy = app.add_option("--policy", arguments.policy,
+                                "quick (default), full, gpu, release, or a policy file");
+  app.add_flag_callback(
+         "--quick", [&] { arguments.policy = "quick"; }, "Same as --policy quick")
+      ->excludes(policy);
+  app.add_flag_callback(
+         "--full", [&] { arguments.policy = "full"; }, "Same as --policy full")
+      ->excludes(policy);
+  app.add_option("--model", gate.model, "Checkpoint folder (default: the golden model)");
+  app.add_option("--oracle", gate.oracle,
                  "Path of the oracle without .json / .safetensors (default: the golden model's)");
   app.add_option("--out", arguments.out, "Folder for receipt.json and report.html")
       ->capture_default_str();
-  app.add_option("--fault", arguments.gate.fault,
-                 "Plant a fault in every run: the gate must turn red");
-  app.add_option("--only", arguments.gate.only, "Only these steps (see --list)")->delimiter(',');
-  app.add_option("--engine", arguments.gate.engine,
+  app.add_option("--receipt", arguments.receipts, "Add the receipt to this folder too");
+  app.add_option("--sign", arguments.key_file, "Sign the receipt with this Ed25519 key (PEM)");
+  app.add_option("--fault", gate.fault, "Plant a fault in every run: the gate must turn red");
+  app.add_option("--only", gate.only, "Only these checks (see --list)")->delimiter(',');
+  app.add_option("--prompts", gate.prompts, "Only these prompts of the oracle")->delimiter(',');
+  app.add_option("--mutants", arguments.n_mutants, "This many of the catalogue's mutants")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--engine", gate.engine,
                  "The engine to judge (default: lockstep-generate beside this program)");
-  app.add_option("--weights", arguments.gate.weights,
+  app.add_option("--weights", gate.weights,
                  "The checkpoint tool (default: lockstep-weights beside this program)");
-  app.add_flag("--json", arguments.json, "Print the receipt instead of the table");
-  app.add_flag("--list", arguments.list, "List the steps and stop");
+  app.add_option("--source", gate.source,
+                 "Source tree that receipts vouch for (default: the one this was built in)");
+  app.add_option("--waivers", arguments.waivers, "Default: SOURCE/ci/waivers.json");
+  app.add_option("--baseline", gate.baseline, "Programs that the bench gate compares with");
+  app.add_flag("--json", arguments.json, "Print JSON instead of the table");
+  app.add_flag("--list", arguments.list, "List the checks and stop");
+  app.add_flag("--print-bits", arguments.print_bits,
+               "Print what pinned-bits would compare with, as this engine makes it, and stop");
 }
 
 // Streams the table: a line appears when its step ends, and on a terminal while it runs.
@@ -73,33 +98,83 @@ void write_outputs(const Arguments& arguments, const GateReport& report, const R
   if (error) fail("--out {}: {}", arguments.out.string(), error.message());
   write_file_atomically(arguments.out / "receipt.json", receipt);
   write_file_atomically(arguments.out / "report.html", html_report(report, facts));
+  if (!arguments.receipts.empty()) add_receipt(arguments.receipts, receipt);
 }
 
-int print_steps() {
-  for (const auto& [id, title] : quick_gate_steps()) fmt::print("{:<16} {}\n", id, title);
+int print_checks(const Policy& policy) {
+  for (const auto& [id, title] : gate_checks()) {
+    const auto& checks = policy.checks;
+    const auto listed = std::find_if(checks.begin(), checks.end(),
+                                     [&](const PolicyCheck& check) { return check.id == id; });
+    const char* part = listed == checks.end() ? "-" : listed->required ? "required" : "optional";
+    fmt::print("{:<16} {:<9} {}\n", id, part, title);
+  }
   return 0;
+}
+
+// Receipts and waivers are printed with every policy; only `receipts` judges them.
+std::vector<std::string> notes(const GateOptions& options) {
+  std::vector<std::string> lines;
+  for (const Waiver& waiver : options.waivers) {
+    lines.push_back(fmt::format("waiver: {} by {} until {}{}: {}", waiver.subject(), waiver.owner,
+                                waiver.expires, waiver.expired(options.today) ? " (expired)" : "",
+                                waiver.reason));
+  }
+  if (options.source.empty()) return lines;
+  for (const std::string& policy : required_policies(options.source / "ci/policy.json")) {
+    const PolicyCoverage coverage =
+        policy_coverage(policy, {options.source, options.receipts, options.waivers, options.today});
+    lines.push_back(fmt::format("receipt: policy {}: {}, {}", policy,
+                                coverage.receipt.empty() ? "none" : coverage.receipt,
+                                verdict_name(coverage.verdict)));
+  }
+  return lines;
+}
+
+void fill_defaults(Arguments& arguments) {
+  GateOptions& options = arguments.gate;
+  options.policy = load_policy(arguments.policy);
+  if (arguments.n_mutants) options.policy.n_mutants = *arguments.n_mutants;
+  if (options.model.empty()) options.model = golden_folder() / "tiny-qwen3_5";
+  if (options.oracle.empty()) options.oracle = golden_folder() / "oracle" / "public";
+  if (options.source.empty()) options.source = source_root();
+  if (arguments.waivers.empty() && !options.source.empty()) {
+    arguments.waivers = options.source / "ci/waivers.json";
+  }
+  options.receipts =
+      arguments.receipts.empty() ? options.source / "ci/receipts" : arguments.receipts;
+  options.today = utc_today();
+  if (!arguments.waivers.empty()) options.waivers = read_waivers(arguments.waivers);
+}
+
+void print_end(const Arguments& arguments, const GateReport& report, double seconds) {
+  for (const std::string& line : report.not_checked) fmt::print("not checked: {}\n", line);
+  for (const std::string& line : report.notes) fmt::print("{}\n", line);
+  const MutationReport& mutation = report.mutation;
+  if (mutation.total > 0) {
+    fmt::print("mutants: {} of {} killed, {} equivalent, score {:.3f}\n", mutation.killed,
+               mutation.total, mutation.equivalent, mutation.score());
+  }
+  fmt::print("{} checks, {} proven able to fail\n", report.steps.size(), report.n_proven());
+  fmt::print("receipt: {}\nreport:  {}\nverdict: {} in {:.1f} s\n",
+             (arguments.out / "receipt.json").string(), (arguments.out / "report.html").string(),
+             coloured_verdict(report.verdict, stdout_has_colour()), seconds);
 }
 
 int gate(Arguments& arguments, const std::string& command) {
   using Clock = std::chrono::steady_clock;
-  GateOptions& options = arguments.gate;
-  if (options.model.empty()) options.model = golden_folder() / "tiny-qwen3_5";
-  if (options.oracle.empty()) options.oracle = golden_folder() / "oracle" / "public";
-  ReceiptFacts facts{command, options, utc_now(), 0};
+  const GateOptions& options = arguments.gate;
+  ReceiptFacts facts{command, options, utc_now(), 0, arguments.key_file};
   const Clock::time_point start = Clock::now();
-  const bool colour = stdout_has_colour();
-  const GateReport report =
-      run_quick_gate(options, arguments.json ? GateProgress{} : table_progress(colour));
+  GateReport report =
+      run_gate(options, arguments.json ? GateProgress{} : table_progress(stdout_has_colour()));
+  report.notes = notes(options);
   facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const std::string receipt = make_receipt(report, facts);
-  write_outputs(arguments, report, facts, receipt);
+  write_outputs(arguments, report, facts, make_receipt(report, facts));
   if (arguments.json) {
-    fmt::print("{}", receipt);
+    fmt::print("{}", gate_json(report, facts.seconds));
   } else {
-    for (const std::string& line : report.not_checked) fmt::print("not checked: {}\n", line);
-    fmt::print("receipt: {}\nreport:  {}\nverdict: {} in {:.1f} s\n",
-               (arguments.out / "receipt.json").string(), (arguments.out / "report.html").string(),
-               coloured_verdict(report.verdict, colour), facts.seconds);
+    print_end(arguments, report, facts.seconds);
   }
   return verdict_exit_code(report.verdict);
 }
@@ -119,7 +194,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
-  return arguments.list ? print_steps() : gate(arguments, command_line(argc, argv));
+  fill_defaults(arguments);
+  if (arguments.print_bits) {
+    fmt::print("{}", pinned_bits(arguments.gate));
+    return 0;
+  }
+  return arguments.list ? print_checks(arguments.gate.policy)
+                        : gate(arguments, command_line(argc, argv));
 }
 
 }  // namespace

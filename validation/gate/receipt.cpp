@@ -1,7 +1,6 @@
 #include "validation/gate/receipt.h"
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -12,25 +11,14 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
 #include "validation/compare/report_json.h"
+#include "validation/gate/gpu_facts.h"
+#include "validation/receipt/coverage.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;  // sorted keys: the canonical order
 namespace fs = std::filesystem;
-
-constexpr const char* kFormat = "lockstep-receipt";
-
-std::string canonical(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string digest_of(Json receipt) {
-  receipt.erase("digest");
-  Digest128 digest;
-  digest.update(canonical(receipt));
-  return digest.hex();
-}
 
 void update_with_file(Digest128& digest, const fs::path& path) {
   digest.update(path.filename().string() + "\n");
@@ -72,9 +60,42 @@ Json steps_json(const GateReport& report) {
                      {"title", step.title},
                      {"verdict", verdict_name(step.verdict)},
                      {"detail", step.detail},
-                     {"repro", step.repro}});
+                     {"repro", step.repro},
+                     {"required", step.required},
+                     {"proven", step.proven},
+                     {"waiver", step.waiver}});
   }
   return steps;
+}
+
+Json mutation_json(const MutationReport& mutation) {
+  return {{"total", mutation.total},
+          {"killed", mutation.killed},
+          {"equivalent", mutation.equivalent},
+          {"survivors", mutation.survivors},
+          {"score", mutation.score()}};
+}
+
+// Empty for a policy of the user's own, which no receipt rule speaks of, and without a source tree.
+Json sources_json(const GateOptions& options) {
+  const auto built_in = built_in_policies();
+  const bool known =
+      std::find(built_in.begin(), built_in.end(), options.policy.name) != built_in.end();
+  if (options.source.empty() || !known) return Json::object();
+  const SourceScope scope = policy_scope(options.policy.name);
+  Json units = Json::object();
+  for (const auto& [unit, files] : source_units(options.source, scope)) {
+    units[unit] = {{"digest", unit_digest(files)}, {"files", files}};
+  }
+  return {{"scope", scope_name(scope)}, {"units", units}};
+}
+
+Json gpus_json() {
+  Json gpus = Json::array();
+  for (const GpuFacts& gpu : installed_gpus()) {
+    gpus.push_back({{"model", gpu.model}, {"uuid", gpu.uuid}});
+  }
+  return gpus;
 }
 
 Json comparisons_json(const GateReport& report) {
@@ -91,10 +112,9 @@ Json comparisons_json(const GateReport& report) {
 Json host_json(const GateReport& report, const ReceiptFacts& facts) {
   Json seconds = Json::object();
   for (const GateStep& step : report.steps) seconds[step.id] = step.seconds;
-  return {{"cpu", cpu_name()},
-          {"cores", std::thread::hardware_concurrency()},
-          {"started", facts.started},
-          {"seconds", facts.seconds},
+  return {{"cpu", cpu_name()},        {"cores", std::thread::hardware_concurrency()},
+          {"gpus", gpus_json()},      {"driver", driver_version()},
+          {"started", facts.started}, {"seconds", facts.seconds},
           {"step_seconds", seconds}};
 }
 
@@ -105,43 +125,33 @@ std::string make_receipt(const GateReport& report, const ReceiptFacts& facts) {
   for (const auto& [run, digest] : report.run_digests) runs[run] = digest;
   const GateOptions& options = facts.options;
   Json receipt = {
-      {"format", kFormat},
+      {"format", kReceiptFormat},
       {"format_version", kReceiptVersion},
       {"command", facts.command},
+      {"policy", options.policy.name},
+      {"complete", report.complete},
       {"verdict", verdict_name(report.verdict)},
       {"build",
        {{"version", kBuildVersion},
         {"commit", kBuildCommit},
         {"dirty", kBuildDirty},
         {"compiler", __VERSION__},
+        {"flags", kBuildFlags},
         {"programs_digest", programs_digest()}}},
       {"model", {{"path", options.model.string()}, {"digest", folder_digest(options.model)}}},
       {"oracle", {{"path", options.oracle.string()}, {"digest", oracle_digest(options.oracle)}}},
       {"fault", options.fault},
+      {"sources", sources_json(options)},
       {"steps", steps_json(report)},
+      {"mutation", mutation_json(report.mutation)},
+      {"proven", {{"checks", report.steps.size()}, {"able_to_fail", report.n_proven()}}},
       {"runs", runs},
       {"comparisons", comparisons_json(report)},
       {"not_checked", report.not_checked},
       {"host", host_json(report, facts)}};
   // Over what a reader will see: invalid UTF-8 in a message is replaced before the digest is taken.
-  receipt = Json::parse(canonical(receipt));
-  receipt["digest"] = digest_of(receipt);
-  return receipt.dump(1) + "\n";
-}
-
-void verify_receipt(const std::string& text, const std::string& label) {
-  const Json receipt = Json::parse(text, nullptr, false);
-  if (!receipt.is_object() || receipt.value("format", Json()) != Json(kFormat)) {
-    fail("{}: is no receipt", label);
-  }
-  const Json version = receipt.value("format_version", Json());
-  if (!version.is_number_integer() || version.get<int64_t>() > kReceiptVersion) {
-    fail("{}: receipt format version {} is newer than this program's {}", label, version.dump(),
-         kReceiptVersion);
-  }
-  if (receipt.value("digest", Json()) != Json(digest_of(receipt))) {
-    fail("{}: the digest does not fit: the receipt was changed after it was written", label);
-  }
+  return sealed_receipt(receipt.dump(-1, ' ', false, Json::error_handler_t::replace),
+                        facts.key_file);
 }
 
 std::string folder_digest(const fs::path& folder) {
@@ -161,15 +171,6 @@ std::string programs_digest() {
     if (ours && entry.is_regular_file()) paths.push_back(entry.path());
   }
   return digest_of_files(paths);
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 }  // namespace lockstep

@@ -18,8 +18,12 @@ class Receipt : public ::testing::Test {
   Receipt() {
     write_file_atomically(dir_.path() / "config.json", std::string("{}"));
     report_.verdict = Verdict::fail;
-    report_.steps.push_back({"i1", "I1", Verdict::fail, "bytes \xff\xfe that are no text",
-                             "lockstep gate --only i1", 1.5});
+    GateStep step;
+    step.id = "i1";
+    step.verdict = Verdict::fail;
+    step.detail = "bytes \xff\xfe that are no text";
+    step.seconds = 1.5;
+    report_.steps.push_back(step);
     report_.run_digests = {{"tp1", "00"}};
     report_.not_checked = {"CUDA"};
     facts_.command = "lockstep gate --quick";
@@ -44,13 +48,13 @@ class Receipt : public ::testing::Test {
 
 TEST_F(Receipt, HoldsWhatTheFormatPromises) {
   const Json json = Json::parse(make_receipt(report_, facts_));
-  for (const char* key :
-       {"format", "format_version", "command", "verdict", "build", "model", "oracle", "fault",
-        "steps", "runs", "comparisons", "not_checked", "host", "digest"}) {
+  for (const char* key : {"format", "format_version", "command", "verdict", "build", "model",
+                          "oracle", "fault", "steps", "runs", "comparisons", "not_checked", "host",
+                          "digest", "policy", "complete", "sources", "mutation", "proven"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
-  EXPECT_EQ(json.size(), 14u);
-  for (const char* key : {"version", "commit", "dirty", "compiler", "programs_digest"}) {
+  EXPECT_EQ(json.size(), 19u);
+  for (const char* key : {"version", "commit", "dirty", "compiler", "flags", "programs_digest"}) {
     EXPECT_TRUE(json["build"].contains(key)) << key;
   }
 }
@@ -77,7 +81,7 @@ TEST_F(Receipt, OtherFilesAreRefusedByName) {
   EXPECT_EQ(error("{}"), "r.json: is no receipt");
   Json newer = Json::parse(make_receipt(report_, facts_));
   newer["format_version"] = kReceiptVersion + 1;
-  EXPECT_NE(error(newer.dump()).find("version 2 is newer"), std::string::npos);
+  EXPECT_NE(error(newer.dump()).find("version 3 is newer"), std::string::npos);
 }
 
 TEST_F(Receipt, TwoRunsDifferInHostAlone) {

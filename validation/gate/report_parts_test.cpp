@@ -83,8 +83,13 @@ TEST(SvgPlot, DrawsEveryLineAndEscapes) {
 
 TEST(HtmlReport, EscapesWhatCameFromOutside) {
   GateReport report;
-  report.steps.push_back(
-      {"x", "<i>title", Verdict::fail, "<script>alert(1)</script>", "a && b", 0});
+  GateStep step;
+  step.id = "x";
+  step.title = "<i>title";
+  step.verdict = Verdict::fail;
+  step.detail = "<script>alert(1)</script>";
+  step.repro = "a && b";
+  report.steps.push_back(step);
   ReceiptFacts facts;
   facts.command = "lockstep gate --model '<x>'";
   const std::string html = html_report(report, facts);

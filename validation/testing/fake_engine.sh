@@ -6,12 +6,14 @@
 # jobs to MODEL/jobs. The first of these folders that exists is copied, N counting the calls:
 #   outputs-call-N, outputs-PRECISION-tpTP-grid-GRID, outputs-PRECISION-tpTP, outputs
 # and for the fault that the gate plants itself (--fault gdn...) outputs-faulty.
+# MODEL/no-backend is what it says to --backend cuda before it fails.
 set -eu
 all="$*"
 precision=
 tp=
 grid=
 fault=
+backend=
 while [ $# -gt 0 ]; do
   case "$1" in
     --model) model=$2 ;;
@@ -21,9 +23,14 @@ while [ $# -gt 0 ]; do
     --tp) tp=$2 ;;
     --prefill-grid) grid=$2 ;;
     --fault) fault=$2 ;;
+    --backend) backend=$2 ;;
   esac
   shift
 done
+if [ "$backend" = cuda ] && [ -f "$model/no-backend" ]; then
+  cat "$model/no-backend" >&2
+  exit 1
+fi
 printf '%s\n' "$all" >> "$model/arguments"
 cp "$jobs" "$model/jobs"
 call=$(wc -l < "$model/arguments")

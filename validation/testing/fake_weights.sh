@@ -1,7 +1,6 @@
 #!/bin/sh
-# Stands in for lockstep-weights in tests: "shard" makes the folder; "verify" fails when
-# MODEL/bad-shards
-# exists, with its text.
+# Stands in for lockstep-weights in tests: "shard" makes the folder of a model that exists; "verify"
+# fails when MODEL/bad-shards exists, with its text, and for shards in a folder called corrupt.
 set -eu
 command=$1
 while [ $# -gt 0 ]; do
@@ -13,9 +12,13 @@ while [ $# -gt 0 ]; do
   shift
 done
 case "$command" in
-  shard) mkdir -p "$out" ;;
+  shard)
+    [ -d "$model" ]
+    mkdir -p "$out"
+    ;;
   verify)
     [ -d "$shards" ]
+    case "$shards" in */corrupt) exit 1 ;; esac
     if [ -f "$model/bad-shards" ]; then cat "$model/bad-shards" >&2; exit 1; fi
     ;;
 esac
