@@ -34,15 +34,16 @@ void fill_weight(OpsRun& run, const LinearCudaPlan& plan, std::byte* weight, uin
   const bool halves = plan.route->codec == Codec::bf16 || plan.route->codec == Codec::f16;
   launch_fill(weight, plan.scales_offset / 4, halves ? 0xbfffbfffu : 0xffffffffu, 0, seed,
               native(run));
-  const int64_t scale_bytes = plan.zeros_offset - plan.scales_offset;
+  const int64_t scale_bytes = plan.row_scale_offset - plan.scales_offset;
   if (plan.route->codec == Codec::nvfp4) {
     launch_fill(weight + plan.scales_offset, scale_bytes / 4, 0x0f0f0f0fu, 0x30303030u, seed,
                 native(run));
+  } else if (plan.route->codec == Codec::int4) {
+    // Words that are small zero points and tiny scales alike.
+    launch_fill(weight + plan.scales_offset, scale_bytes / 4, 0x0000000fu, 0, seed, native(run));
   } else {
     fill_floats(run, weight + plan.scales_offset, scale_bytes);
   }
-  launch_fill(weight + plan.zeros_offset, (plan.row_scale_offset - plan.zeros_offset) / 4,
-              0x07070707u, 0, seed, native(run));
   fill_floats(run, weight + plan.row_scale_offset, plan.weight_bytes - plan.row_scale_offset);
 }
 

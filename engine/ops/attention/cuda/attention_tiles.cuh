@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/ops/attention/cuda/attention_params.h"
+#include "engine/ops/common/cuda/copy_async.cuh"
 #include "engine/ops/common/cuda/mma.cuh"
 #include "engine/ops/common/cuda/mutant.cuh"
 
@@ -139,17 +140,6 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p,
   }
 }
 
-__device__ __forceinline__ void copy_async_16(void* to, const void* from) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(address), "l"(from)
-               : "memory");
-}
-
-__device__ __forceinline__ void copy_async_8(void* to, const void* from) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
-}
-
 // Starts the copies of a step (nothing beyond the last one; the group is committed anyway, so that
 // waiting counts groups). Positions beyond the newest read that one: stale bytes may be NaN.
 template <int kTiles>
@@ -182,12 +172,12 @@ __device__ __forceinline__ void fetch_step(const AttentionParams& p, const Segme
       copy_async_8(stage.v_scales() + in_step * 8, from + vectors * 8);
     }
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  copy_async_commit();
 }
 
 template <int kTiles>
 __device__ __forceinline__ void wait_for_step() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kStages<kTiles> - 2) : "memory");
+  copy_async_wait<kStages<kTiles> - 2>();
 }
 
 // Four signed codes as two pairs of binary16, exact: 1024 + (code + 128) - 1152.

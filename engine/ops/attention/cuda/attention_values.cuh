@@ -87,7 +87,7 @@ __device__ __forceinline__ void store_values(const AttentionParams& p, const Seg
                                              const float (&sums)[4][kTiles][4]) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  copy_async_wait<0>();
   __syncthreads();
   auto* exchange = reinterpret_cast<float*>(shared.base) + (warp % 4) * (16 * kTiles * 32) + lane;
   if (warp >= 4) {

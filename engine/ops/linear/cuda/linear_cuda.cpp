@@ -25,7 +25,6 @@ cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
   cuda::SkinnyParams p{};
   p.codes = reinterpret_cast<const uint4*>(args.weight);
   p.scales = args.weight + plan.scales_offset;
-  p.zeros = reinterpret_cast<const uint8_t*>(args.weight + plan.zeros_offset);
   p.row_scale = reinterpret_cast<const float*>(args.weight + plan.row_scale_offset);
   p.out_stride = args.out_stride;
   p.n_rows = static_cast<int>(plan.n_rows);
@@ -39,6 +38,7 @@ cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
         std::bit_width(static_cast<uint64_t>(std::max<int64_t>(plan.group / unit, 1))) - 1;
   }
   p.out_float = args.output == CudaOutput::fp32;
+  p.block_shared_bytes = static_cast<int>(plan.block_shared_bytes);
   return p;
 }
 

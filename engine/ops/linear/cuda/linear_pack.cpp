@@ -166,8 +166,10 @@ struct Packer {
       const uint8_t zero = matrix.zero_points == nullptr
                                ? uint8_t{8}
                                : matrix.zero_points[n * matrix.block_scale_stride + g];
-      put_float(plan.scales_offset, g * plan.padded_rows + n, scales[g]);
-      bytes[static_cast<size_t>(plan.zeros_offset + g * plan.padded_rows + n)] = std::byte{zero};
+      const int64_t record = g * plan.padded_rows + n;
+      const uint32_t wide_zero = zero;
+      put_float(plan.scales_offset, 2 * record, scales[g]);
+      std::memcpy(bytes.data() + plan.scales_offset + 8 * record + 4, &wide_zero, 4);
     }
   }
 
@@ -278,8 +280,8 @@ void unpack_row(const std::vector<std::byte>& packed, const LinearCudaPlan& plan
       value *= packed_float(packed, plan.scales_offset, row / 128 * stride + k / 128);
     } else if (codec == Codec::int4) {
       const int64_t index = k / plan.group * plan.padded_rows + row;
-      value -= static_cast<float>(packed[static_cast<size_t>(plan.zeros_offset + index)]);
-      value *= packed_float(packed, plan.scales_offset, index);
+      value -= static_cast<float>(packed[static_cast<size_t>(plan.scales_offset + 8 * index + 4)]);
+      value *= packed_float(packed, plan.scales_offset, 2 * index);
     }
     out[k] = value;
   }

@@ -8,7 +8,7 @@
 //         lane_column(route, L mod 4, i), i = 0..vector-1, of the block
 // Scales: nvfp4 sm70 [rows / 32][columns / 64][lane][4 groups]; sm80 [rows / 16][columns / 128]
 // [lane][row L / 4: groups 2t, 2t + 1; row L / 4 + 8: the same]. fp8_block float [rows / 128]
-// [columns / 128]. int4 float [columns / group][rows], zero points likewise, one byte each.
+// [columns / 128]. int4 [columns / group][rows] of float scale and 32-bit zero point.
 // bf16 on sm70 becomes binary16: a row is scaled by the power of two that brings its largest
 // magnitude to [2^14, 2^15), and row_scale takes that out again; exact for values of at least
 // 2^-31 of the row's largest, others are rounded to a multiple of 2^-38 of it at most.

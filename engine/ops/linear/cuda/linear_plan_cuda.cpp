@@ -10,18 +10,18 @@ namespace lockstep {
 namespace {
 
 constexpr std::array kRoutes = {
-    LinearRoute{Codec::nvfp4, KernelFamily::sm70, 32, 64, 32, 0},
-    LinearRoute{Codec::fp8, KernelFamily::sm70, 32, 32, 16, 0},
-    LinearRoute{Codec::fp8_block, KernelFamily::sm70, 32, 32, 16, 0},
-    LinearRoute{Codec::int4, KernelFamily::sm70, 32, 64, 32, 32},
-    LinearRoute{Codec::bf16, KernelFamily::sm70, 32, 16, 8, 0},
-    LinearRoute{Codec::f16, KernelFamily::sm70, 32, 16, 8, 0},
-    LinearRoute{Codec::nvfp4, KernelFamily::sm80, 16, 128, 32, 0},
-    LinearRoute{Codec::fp8, KernelFamily::sm80, 16, 64, 16, 0},
-    LinearRoute{Codec::fp8_block, KernelFamily::sm80, 16, 64, 16, 0},
-    LinearRoute{Codec::int4, KernelFamily::sm80, 16, 128, 32, 32},
-    LinearRoute{Codec::bf16, KernelFamily::sm80, 16, 32, 8, 0},
-    LinearRoute{Codec::f16, KernelFamily::sm80, 16, 32, 8, 0},
+    LinearRoute{Codec::nvfp4, KernelFamily::sm70, 32, 64, 32, 0, 0},
+    LinearRoute{Codec::fp8, KernelFamily::sm70, 32, 32, 16, 0, 0},
+    LinearRoute{Codec::fp8_block, KernelFamily::sm70, 32, 32, 16, 0, 0},
+    LinearRoute{Codec::int4, KernelFamily::sm70, 32, 64, 32, 0, 32},
+    LinearRoute{Codec::bf16, KernelFamily::sm70, 32, 16, 8, 0, 0},
+    LinearRoute{Codec::f16, KernelFamily::sm70, 32, 16, 8, 0, 0},
+    LinearRoute{Codec::nvfp4, KernelFamily::sm80, 16, 128, 32, 1152, 0},
+    LinearRoute{Codec::fp8, KernelFamily::sm80, 16, 64, 16, 1024, 0},
+    LinearRoute{Codec::fp8_block, KernelFamily::sm80, 16, 64, 16, 1152, 0},
+    LinearRoute{Codec::int4, KernelFamily::sm80, 16, 128, 32, sm80_int4_stage_bytes(1), 32},
+    LinearRoute{Codec::bf16, KernelFamily::sm80, 16, 32, 8, 1024, 0},
+    LinearRoute{Codec::f16, KernelFamily::sm80, 16, 32, 8, 1024, 0},
 };
 
 int64_t round_up(int64_t value, int64_t multiple) {
@@ -42,7 +42,7 @@ int64_t scale_bytes(const LinearCudaPlan& plan) {
     case Codec::fp8_block:
       return 4 * ((plan.n_rows + 127) / 128) * ((plan.padded_cols + 127) / 128);
     case Codec::int4:
-      return 4 * plan.padded_rows * round_up(plan.padded_cols, plan.group) / plan.group;
+      return 8 * plan.padded_rows * round_up(plan.padded_cols, plan.group) / plan.group;
     default:
       return 0;
   }
@@ -60,10 +60,6 @@ std::span<const LinearRoute> linear_routes() {
 
 KernelFamily family_of_card(const DeviceFacts& facts) {
   return facts.arch < 80 ? KernelFamily::sm70 : KernelFamily::sm80;
-}
-
-int64_t skinny_sm80_shared_bytes(int64_t padded_cols, int n_tokens) {
-  return n_tokens * (2 * padded_cols + kSm80RowPadding) + kSm80PartialBytes;
 }
 
 LinearCudaPlan plan_linear_cuda(Codec codec, int64_t n_rows, int64_t n_cols, int64_t group,
@@ -94,15 +90,20 @@ LinearCudaPlan plan_linear_cuda(Codec codec, int64_t n_rows, int64_t n_cols, int
   plan.padded_cols = round_up(n_cols, route->block_columns);
   const int64_t code_bytes = plan.padded_rows * plan.padded_cols / route->vector_codes * 16;
   plan.scales_offset = code_bytes;
-  plan.zeros_offset = round_up(plan.scales_offset + scale_bytes(plan), 16);
-  const int64_t zero_bytes = codec == Codec::int4 ? scale_bytes(plan) / 4 : 0;
-  plan.row_scale_offset = round_up(plan.zeros_offset + zero_bytes, 16);
+  plan.row_scale_offset = round_up(plan.scales_offset + scale_bytes(plan), 16);
   plan.weight_bytes = plan.row_scale_offset + 4 * plan.padded_rows;
   plan.factors_offset = 2 * kSkinnyTokens * plan.padded_cols;
   plan.prepared_bytes = round_up(plan.factors_offset + 4 * kSkinnyTokens, 256);
-  plan.shared_bytes = family == KernelFamily::sm80
-                          ? skinny_sm80_shared_bytes(plan.padded_cols, kSkinnyTokens)
-                          : kSm70PartialBytes;
+  plan.shared_bytes = kSm70PartialBytes;
+  if (family == KernelFamily::sm80) {
+    const bool small_groups = codec == Codec::int4 && group < route->block_columns;
+    const int stage_bytes =
+        small_groups ? sm80_int4_stage_bytes(route->block_columns / static_cast<int>(group))
+                     : route->stage_bytes;
+    plan.shared_bytes = skinny_sm80_bytes(plan.padded_cols, kSkinnyTokens,
+                                          sm80_few_stages(stage_bytes), stage_bytes);
+  }
+  plan.block_shared_bytes = block_shared_bytes;
   if (plan.shared_bytes > block_shared_bytes) {
     fail(
         "{}: {} columns need {} bytes of shared memory and a block of this card has {}: no CUDA "

@@ -35,6 +35,7 @@ struct LinearRoute {
   int tile_rows;       // rows of a tile of the packed layout
   int block_columns;   // columns that one warp takes at a time
   int vector_codes;    // codes in the 16 bytes of one lane
+  int stage_bytes;     // sm80: shared memory of one block of columns in flight
   int smallest_group;  // int4: groups of this many columns times a power of two; 0 otherwise
 };
 
@@ -49,13 +50,13 @@ struct LinearCudaPlan {
   int64_t padded_cols = 0;  // whole blocks
   // Sections of the packed matrix, bytes from its start.
   int64_t scales_offset = 0;
-  int64_t zeros_offset = 0;
   int64_t row_scale_offset = 0;
   int64_t weight_bytes = 0;
   // Activations of kSkinnyTokens columns as the kernel reads them, with their factors.
   int64_t factors_offset = 0;
   int64_t prepared_bytes = 0;
-  int64_t shared_bytes = 0;  // dynamic shared memory of a launch with kSkinnyTokens columns
+  int64_t shared_bytes = 0;        // least shared memory of a launch with kSkinnyTokens columns
+  int64_t block_shared_bytes = 0;  // most that a block of the card may have
 };
 
 // Throws Error that names `what` when no kernel is registered for the matrix on this card.
@@ -65,8 +66,5 @@ LinearCudaPlan plan_linear_cuda(Codec codec, int64_t n_rows, int64_t n_cols, int
                                 std::string_view what);
 
 KernelFamily family_of_card(const DeviceFacts& facts);
-
-// Dynamic shared memory of an sm80 launch for `n_tokens` columns.
-int64_t skinny_sm80_shared_bytes(int64_t padded_cols, int n_tokens);
 
 }  // namespace lockstep

@@ -9,8 +9,7 @@ namespace lockstep::cuda {
 
 struct SkinnyParams {
   const uint4* codes;
-  const void* scales;
-  const uint8_t* zeros;
+  const void* scales;  // int4: pairs of float scale and 32-bit zero point
   const float* row_scale;
   const uint4* x;        // prepared activations
   const float* factors;  // [8] what a column's activations were divided by
@@ -23,6 +22,7 @@ struct SkinnyParams {
   int scale_stride;  // fp8_block: floats a row of blocks; int4: padded rows
   int group_shift;   // int4: log2 of the vectors (sm70) or blocks (sm80) that a group spans
   bool out_float;
+  int block_shared_bytes;  // most dynamic shared memory of a block
 };
 
 // Where a value of an activation row goes.

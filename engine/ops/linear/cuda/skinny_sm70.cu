@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kStages = 4;
+constexpr int kBatch = 2;  // blocks of weights that are loaded together
 constexpr int kThreads = 256;
 
 // Two vectors of 16 bytes: `kColumns` columns of this lane's row.
@@ -137,11 +137,11 @@ struct Int4Tile {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int64_t base = int64_t{(2 * block + i) >> p.group_shift} * p.scale_stride + tile * 32;
-      const Int4Zero zero(p.zeros[base + row]);
-      const auto* scales = reinterpret_cast<const float2*>(static_cast<const float*>(p.scales) +
-                                                           base + accumulator_row(lane));
-      const float2 low = scales[0];
-      const float2 high = scales[2];
+      const auto* groups = static_cast<const uint2*>(p.scales) + base;
+      const Int4Zero zero(groups[row].y);
+      const auto* scales = reinterpret_cast<const uint4*>(groups + accumulator_row(lane));
+      const uint4 low = scales[0];
+      const uint4 high = scales[2];
       const uint32_t words[4] = {codes.vectors[i].x, codes.vectors[i].y, codes.vectors[i].z,
                                  codes.vectors[i].w};
       float part[8] = {};
@@ -153,8 +153,8 @@ struct Int4Tile {
       }
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float2 pair = j < 4 ? low : high;
-        acc[j] = fmaf(part[j], j % 2 == 0 ? pair.x : pair.y, acc[j]);
+        const uint4 pair = j < 4 ? low : high;
+        acc[j] = fmaf(part[j], __uint_as_float(j % 2 == 0 ? pair.x : pair.z), acc[j]);
       }
     }
   }
@@ -190,33 +190,51 @@ __device__ __forceinline__ void finish_tile(const SkinnyParams& p, const float (
   store_output(p, token, row, sum * (factor * Tile::kFactor) * p.row_scale[row]);
 }
 
+// Loads of one batch. Beyond the end the last block again: a load under a condition would be moved
+// down to the product under the same condition.
+template <typename Tile>
+__device__ __forceinline__ void load_batch(const SkinnyParams& p, int first, int n_blocks, int lane,
+                                           Tile (&batch)[kBatch]) {
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    batch[i].load(p, blockIdx.x, min(first + 8 * i, n_blocks - 1), lane);
+  }
+}
+
+template <typename Tile>
+__device__ __forceinline__ void multiply_batch(const SkinnyParams& p, int first, int n_blocks,
+                                               int lane, const Tile (&batch)[kBatch],
+                                               const uint4* x, float (&acc)[8]) {
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    if (first + 8 * i < n_blocks) {
+      batch[i].multiply(p, blockIdx.x, first + 8 * i, lane, x + i * (8 * Tile::kColumns), acc);
+    }
+  }
+}
+
+// Two batches in turn: one is on its way while the other is multiplied. The loads of a batch share
+// a scoreboard, so a ring of single blocks would wait for its newest load each time.
 template <typename Tile>
 __global__ void __launch_bounds__(kThreads, 2) skinny_sm70(const SkinnyParams p) {
+  constexpr int kStride = 8 * kBatch;
   const int lane = threadIdx.x % 32;
   const int slice = threadIdx.x / 32;
-  const int tile = blockIdx.x;
   const int n_blocks = p.n_blocks - (mutant(Mutant::linear_last_block) ? 1 : 0);
-  Tile ring[kStages];
-#pragma unroll
-  for (int s = 0; s < kStages; ++s) {
-    if (slice + 8 * s < n_blocks) ring[s].load(p, tile, slice + 8 * s, lane);
-  }
+  Tile even[kBatch];
+  Tile odd[kBatch];
+  load_batch(p, slice, n_blocks, lane, even);
   float acc[8] = {};
   // Chunks of eight columns are eight tokens wide; this lane multiplies token `lane % 4 + 4 hi`.
   const uint4* x = p.x + slice * Tile::kColumns + lane % 4 + 4 * (lane / 16);
-  for (int first = slice; first < n_blocks; first += 8 * kStages) {
-#pragma unroll
-    for (int s = 0; s < kStages; ++s) {
-      const int block = first + 8 * s;
-      if (block < n_blocks) {
-        ring[s].multiply(p, tile, block, lane, x, acc);
-        const int next = block + 8 * kStages;
-        if (next < n_blocks && (!mutant(Mutant::linear_stale_stage) || s != 1)) {
-          ring[s].load(p, tile, next, lane);
-        }
-      }
-      x += 8 * Tile::kColumns;
+  for (int first = slice; first < n_blocks; first += 2 * kStride) {
+    load_batch(p, first + kStride, n_blocks, lane, odd);
+    multiply_batch(p, first, n_blocks, lane, even, x, acc);
+    if (!mutant(Mutant::linear_stale_stage)) {
+      load_batch(p, first + 2 * kStride, n_blocks, lane, even);
     }
+    multiply_batch(p, first + kStride, n_blocks, lane, odd, x + kStride * Tile::kColumns, acc);
+    x += 2 * kStride * Tile::kColumns;
   }
   finish_tile<Tile>(p, acc);
 }

@@ -1,7 +1,7 @@
 // Products of up to eight columns, sm_80 and up. A block stays on its multiprocessor: it reads the
 // activations once into shared memory, then its two groups of eight warps stream through tiles of
-// 16 rows. A warp keeps kStages blocks of weights in flight in registers across the ends of tiles,
-// so that the memory never waits for a sum.
+// 16 rows. A warp keeps kStages - 1 blocks of weights in flight, across the ends of tiles, so that
+// the memory never waits for a sum.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
@@ -11,7 +11,6 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kStages = 4;
 constexpr int kGroupThreads = 256;
 constexpr int kThreads = kSm80Groups * kGroupThreads;
 
@@ -33,21 +32,44 @@ __device__ __forceinline__ void group_barrier(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroupThreads) : "memory");
 }
 
-__device__ __forceinline__ void stage_activations(const SkinnyParams& p, unsigned char* shared,
-                                                  int row_bytes) {
+// One group of copies, before those of the weights.
+__device__ __forceinline__ void copy_activations(const SkinnyParams& p, unsigned char* to,
+                                                 int row_bytes) {
   const int n_vectors = (row_bytes - kSm80RowPadding) / 16;
   for (int token = 0; token < p.n_tokens; ++token) {
-    auto* to = reinterpret_cast<uint4*>(shared + token * row_bytes);
-    const uint4* from = p.x + token * n_vectors;
-    for (int i = threadIdx.x; i < n_vectors; i += kThreads) to[i] = from[i];
+    for (int i = threadIdx.x; i < n_vectors; i += kThreads) {
+      copy_async_16(to + token * row_bytes + i * 16, p.x + token * n_vectors + i);
+    }
   }
+  copy_async_commit();
 }
+
+// The output that a thread of a group adds up for every second tile: four of the eight warps have
+// the 128 sums of a tile to make, the other four go on with the next tile.
+struct Output {
+  int token;
+  int row;  // in the tile
+  bool inside;
+  float factor;
+  float row_scale;  // of the next tile that this thread adds up, loaded long before
+
+  __device__ __forceinline__ Output(const SkinnyParams& p, int slice, int lane) {
+    const int index = slice % 4 * 32 + lane;
+    token = index / 16;
+    row = index % 16;
+    inside = token < p.n_tokens || mutant(Mutant::linear_token_tail);
+    factor = token < p.n_tokens && !mutant(Mutant::linear_factor_lost) ? p.factors[token] : 1.0f;
+  }
+  __device__ __forceinline__ void load_scale(const SkinnyParams& p, int tile) {
+    if (tile < p.n_tiles) row_scale = p.row_scale[tile * 16 + row];
+  }
+};
 
 // Adds the sums of the eight warps in their order and stores the tile.
 template <typename Tile>
 __device__ __forceinline__ void finish_tile(const SkinnyParams& p, float* partials, int tile,
                                             int slice, int lane, int parity, int group,
-                                            const float (&acc)[4]) {
+                                            const Output& output, const float (&acc)[4]) {
   float* mine = partials + slice * kSm80PartialFloats;
   const int g = lane / 4;
   const int token0 = 2 * (lane % 4);
@@ -56,88 +78,105 @@ __device__ __forceinline__ void finish_tile(const SkinnyParams& p, float* partia
   mine[token0 * kSm80PartialStride + g + 8] = acc[2];
   mine[(token0 + 1) * kSm80PartialStride + g + 8] = acc[3];
   group_barrier(group);
-  // Four of the warps have 128 sums to make; the other four take the next tile.
-  if (slice / 4 != parity) return;
-  const int index = (slice % 4) * 32 + lane;
-  const int token = index / 16;
-  const int row = tile * 16 + index % 16;
-  const bool inside = row < p.n_rows || mutant(Mutant::linear_row_tail);
-  if ((token >= p.n_tokens && !mutant(Mutant::linear_token_tail)) || !inside) return;
-  const float* from = partials + token * kSm80PartialStride + index % 16;
+  const int row = tile * 16 + output.row;
+  const bool row_inside = row < p.n_rows || mutant(Mutant::linear_row_tail);
+  if (slice / 4 != parity || !output.inside || !row_inside) return;
+  const float* from = partials + output.token * kSm80PartialStride + output.row;
   float sum = 0.0f;
 #pragma unroll
   for (int w = 0; w < 8; ++w) {
     const bool backwards = mutant(Mutant::linear_order_of_one) && p.n_tokens == 1;
     sum += from[(backwards ? 7 - w : w) * kSm80PartialFloats];
   }
-  const float factor = mutant(Mutant::linear_factor_lost) ? 1.0f : p.factors[token];
-  store_output(p, token, row, sum * (factor * Tile::kFactor) * p.row_scale[row]);
+  store_output(p, output.token, row, sum * (output.factor * Tile::kFactor) * output.row_scale);
 }
 
-template <typename Tile>
+template <typename Tile, int kStages>
 __global__ void __launch_bounds__(kThreads, 1) skinny_sm80(const SkinnyParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
   const int lane = threadIdx.x % 32;
-  const int slice = threadIdx.x / 32 % 8;
-  const int group = threadIdx.x / kGroupThreads;
+  const int warp = threadIdx.x / 32;
+  const int slice = warp % 8;
+  const int group = warp / 8;
   const int row_bytes = p.n_blocks * Tile::kColumns * 2 + kSm80RowPadding;
-  auto* partials = reinterpret_cast<float*>(shared + p.n_tokens * row_bytes) +
-                   group * 2 * 8 * kSm80PartialFloats;
+  auto* partials = reinterpret_cast<float*>(shared) + group * 2 * 8 * kSm80PartialFloats;
+  unsigned char* ring = shared + kSm80PartialBytes + warp * kStages * Tile::kStageBytes;
+  unsigned char* activations =
+      shared + kSm80PartialBytes + kThreads / 32 * kStages * Tile::kStageBytes;
   const int n_blocks = p.n_blocks - (mutant(Mutant::linear_last_block) ? 1 : 0);
   const int my_blocks = (n_blocks - slice + 7) / 8;
   const int stride = gridDim.x * kSm80Groups;
   Cursor at{static_cast<int>(blockIdx.x) * kSm80Groups + group, 0};
   Cursor ahead = at;
 
-  Tile ring[kStages];
-  const auto refill = [&](Tile& stage) {
-    if (my_blocks == 0 || ahead.tile >= p.n_tiles) return;
-    stage.load(p, ahead.tile, 8 * ahead.block + slice, lane);
-    ahead.step(my_blocks, stride);
+  // A group of copies for every stage, empty beyond the end: waiting counts groups.
+  const auto refill = [&](int stage) {
+    if (my_blocks != 0 && ahead.tile < p.n_tiles) {
+      Tile::copy(p, ahead.tile, 8 * ahead.block + slice, lane, ring + stage * Tile::kStageBytes);
+      ahead.step(my_blocks, stride);
+    }
+    copy_async_commit();
   };
-#pragma unroll
-  for (int s = 0; s < kStages; ++s) refill(ring[s]);
-  stage_activations(p, shared, row_bytes);
+  copy_activations(p, activations, row_bytes);
+  for (int s = 0; s < kStages - 1; ++s) refill(s);
+  Output output(p, slice, lane);
+  output.load_scale(p, slice < 4 ? at.tile : at.tile + stride);
+  copy_async_wait<kStages - 1>();
   __syncthreads();
 
   // Columns that are not there read the last one: a product never mixes columns.
-  const unsigned char* x = shared + min(lane / 4, p.n_tokens - 1) * row_bytes + (lane % 4) * 16 +
-                           slice * (Tile::kColumns * 2);
+  const unsigned char* x = activations + min(lane / 4, p.n_tokens - 1) * row_bytes +
+                           (lane % 4) * 16 + slice * (Tile::kColumns * 2);
   float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   int parity = 0;
+  int stage = 0;
   while (at.tile < p.n_tiles) {
-#pragma unroll
-    for (int s = 0; s < kStages; ++s) {
-      if (at.tile < p.n_tiles) {
-        if (my_blocks != 0) {
-          ring[s].multiply(x + at.block * (8 * Tile::kColumns * 2), acc);
-          if (!mutant(Mutant::linear_stale_stage) || s != 1) refill(ring[s]);
-        }
-        const int tile = at.tile;
-        if (at.step(my_blocks, stride)) {
-          finish_tile<Tile>(p, partials + parity * 8 * kSm80PartialFloats, tile, slice, lane,
-                            parity, group, acc);
-          if (!mutant(Mutant::linear_stale_buffer)) parity ^= 1;
-          if (!mutant(Mutant::linear_accumulator_kept)) {
-            acc[0] = acc[1] = acc[2] = acc[3] = 0.0f;
-          }
-        }
-      }
+    if (my_blocks != 0) {
+      copy_async_wait<kStages - 2>();
+      Tile tile;
+      tile.read(ring + stage * Tile::kStageBytes, lane);
+      // The stage before this one was read in the last pass.
+      refill(mutant(Mutant::linear_stale_stage) ? stage : (stage == 0 ? kStages - 1 : stage - 1));
+      tile.multiply(x + at.block * (8 * Tile::kColumns * 2), acc);
+      stage = stage == kStages - 1 ? 0 : stage + 1;
+    }
+    const int tile_index = at.tile;
+    if (at.step(my_blocks, stride)) {
+      const int turn = mutant(Mutant::linear_stale_buffer) ? 0 : parity;
+      finish_tile<Tile>(p, partials + turn * 8 * kSm80PartialFloats, tile_index, slice, lane,
+                        parity, group, output, acc);
+      if (slice / 4 == parity) output.load_scale(p, tile_index + 2 * stride);
+      parity ^= 1;
+      if (!mutant(Mutant::linear_accumulator_kept)) acc[0] = acc[1] = acc[2] = acc[3] = 0.0f;
     }
   }
+}
+
+template <typename Tile, int kStages>
+int shared_bytes_of(const SkinnyParams& p) {
+  return static_cast<int>(
+      skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens, kStages, Tile::kStageBytes));
+}
+
+template <typename Tile, int kStages>
+void launch_stages(const SkinnyParams& p, int n_multiprocessors, cudaStream_t stream) {
+  const int shared_bytes = shared_bytes_of<Tile, kStages>(p);
+  cuda_check(cudaFuncSetAttribute(skinny_sm80<Tile, kStages>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+             "linear: dynamic shared memory");
+  const int blocks = min(n_multiprocessors, (p.n_tiles + kSm80Groups - 1) / kSm80Groups);
+  skinny_sm80<Tile, kStages><<<blocks, kThreads, shared_bytes, stream>>>(p);
+  cuda_check_launch("linear skinny_sm80");
 }
 
 template <typename Tile>
 void launch(const SkinnyParams& p, int n_multiprocessors, cudaStream_t stream) {
   arm_mutant();
-  const int shared_bytes = static_cast<int>(
-      p.n_tokens * (p.n_blocks * Tile::kColumns * 2 + kSm80RowPadding) + kSm80PartialBytes);
-  cuda_check(cudaFuncSetAttribute(skinny_sm80<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  shared_bytes),
-             "linear: dynamic shared memory");
-  const int blocks = min(n_multiprocessors, (p.n_tiles + kSm80Groups - 1) / kSm80Groups);
-  skinny_sm80<Tile><<<blocks, kThreads, shared_bytes, stream>>>(p);
-  cuda_check_launch("linear skinny_sm80");
+  if (shared_bytes_of<Tile, kSm80Stages>(p) <= p.block_shared_bytes) {
+    launch_stages<Tile, kSm80Stages>(p, n_multiprocessors, stream);
+  } else {
+    launch_stages<Tile, sm80_few_stages(Tile::kStageBytes)>(p, n_multiprocessors, stream);
+  }
 }
 
 }  // namespace

@@ -1,24 +1,33 @@
-// Tiles of the sm80 skinny kernel, one a codec: what a warp loads for 16 rows of one block of
+// Tiles of the sm80 skinny kernel, one a codec: what a warp copies for 16 rows of one block of
 // columns, and how it multiplies them with up to eight columns of activations.
 //
 // Lane (g, t) = (lane / 4, lane mod 4) holds rows g and g + 8 and a quarter of the block's columns;
-// its quarter of a row of activations lies in chunks of eight values, kChunkBytes apart.
+// its quarter of a row of activations lies in chunks of eight values, kChunkBytes apart. What a
+// lane copies to shared memory it alone reads back: no barrier stands between copies and products.
 #pragma once
 
+#include "engine/ops/common/cuda/copy_async.cuh"
 #include "engine/ops/common/cuda/mutant.cuh"
 #include "engine/ops/linear/cuda/skinny.cuh"
 
 namespace lockstep::cuda {
 
 inline constexpr int kChunkBytes = 64;
+inline constexpr int kCodeBytes = 1024;  // of a tile and block
 
+// Codes of rows g and g + 8, copied and read back.
 struct Codes {
-  uint4 rows[2];  // g and g + 8
+  uint4 rows[2];
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
     const uint4* from = p.codes + (int64_t{tile} * p.n_blocks + block) * 64 + lane;
-    rows[0] = load_streaming(from);
-    rows[1] = load_streaming(from + 32);
+    copy_async_16(stage + lane * 16, from);
+    copy_async_16(stage + 512 + lane * 16, from + 32);
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    rows[0] = *reinterpret_cast<const uint4*>(stage + lane * 16);
+    rows[1] = *reinterpret_cast<const uint4*>(stage + 512 + lane * 16);
   }
 };
 
@@ -35,14 +44,21 @@ __device__ __forceinline__ void multiply_eight(float (&acc)[4], const uint32_t (
 
 struct Nvfp4Tile {
   static constexpr int kColumns = 128;
+  static constexpr int kStageBytes = kCodeBytes + 128;
   static constexpr float kFactor = kNvfp4Factor;
   Codes codes;
   uint32_t scales;
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
-    codes.load(p, tile, block, lane);
-    scales = load_streaming(static_cast<const uint32_t*>(p.scales) +
-                            (int64_t{tile} * p.n_blocks + block) * 32 + lane);
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
+    Codes::copy(p, tile, block, lane, stage);
+    copy_async_4(
+        stage + kCodeBytes + lane * 4,
+        static_cast<const uint32_t*>(p.scales) + (int64_t{tile} * p.n_blocks + block) * 32 + lane);
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    codes.read(stage, lane);
+    scales = *reinterpret_cast<const uint32_t*>(stage + kCodeBytes + lane * 4);
   }
 
   template <int kFirst>
@@ -68,11 +84,16 @@ struct Nvfp4Tile {
 
 struct Fp8Tile {
   static constexpr int kColumns = 64;
+  static constexpr int kStageBytes = kCodeBytes;
   static constexpr float kFactor = kE4m3Factor;
   Codes codes;
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
-    codes.load(p, tile, block, lane);
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
+    Codes::copy(p, tile, block, lane, stage);
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    codes.read(stage, lane);
   }
   __device__ __forceinline__ static void pair(uint32_t g_word, uint32_t h_word, uint32_t x0,
                                               uint32_t x1, float (&acc)[4]) {
@@ -94,13 +115,20 @@ struct Fp8Tile {
 // A block of 64 columns has one scale for all rows of a tile.
 struct Fp8BlockTile {
   static constexpr int kColumns = 64;
+  static constexpr int kStageBytes = kCodeBytes + 128;
   static constexpr float kFactor = kE4m3Factor;
   Fp8Tile tile8;
   float scale;
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
-    tile8.load(p, tile, block, lane);
-    scale = static_cast<const float*>(p.scales)[tile / 8 * p.scale_stride + block / 2];
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
+    Codes::copy(p, tile, block, lane, stage);
+    copy_async_4(stage + kCodeBytes + lane * 4,
+                 static_cast<const float*>(p.scales) + tile / 8 * p.scale_stride + block / 2);
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    tile8.read(stage, lane);
+    scale = *reinterpret_cast<const float*>(stage + kCodeBytes + lane * 4);
   }
   __device__ __forceinline__ void multiply(const unsigned char* x, float (&acc)[4]) const {
     float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -113,11 +141,16 @@ struct Fp8BlockTile {
 template <bool kBf16>
 struct HalfTile {
   static constexpr int kColumns = 32;
+  static constexpr int kStageBytes = kCodeBytes;
   static constexpr float kFactor = 1.0f;
   Codes codes;
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
-    codes.load(p, tile, block, lane);
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
+    Codes::copy(p, tile, block, lane, stage);
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    codes.read(stage, lane);
   }
   __device__ __forceinline__ void multiply(const unsigned char* x, float (&acc)[4]) const {
     const uint4 v = chunk_of(x, 0);
@@ -137,22 +170,31 @@ struct HalfTile {
 template <int kGroups>
 struct Int4Tile {
   static constexpr int kColumns = 128;
+  static constexpr int kStageBytes = sm80_int4_stage_bytes(kGroups);
   static constexpr float kFactor = 1.0f;
   Codes codes;
-  float scales[2][kGroups];
-  uint32_t zeros[2][kGroups];
+  uint2 groups[2][kGroups];  // scale, zero point
 
-  __device__ __forceinline__ void load(const SkinnyParams& p, int tile, int block, int lane) {
-    codes.load(p, tile, block, lane);
+  __device__ __forceinline__ static void copy(const SkinnyParams& p, int tile, int block, int lane,
+                                              unsigned char* stage) {
+    Codes::copy(p, tile, block, lane, stage);
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
       const int group = kGroups == 1 ? block >> p.group_shift : block * kGroups + j;
-      const int64_t index = int64_t{group} * p.scale_stride + tile * 16 + lane / 4;
+      const uint2* from = static_cast<const uint2*>(p.scales) + int64_t{group} * p.scale_stride +
+                          tile * 16 + lane / 4;
+      unsigned char* to = stage + kCodeBytes + j * 512 + lane * 8;
+      copy_async_8(to, from);
+      copy_async_8(to + 256, from + 8);
+    }
+  }
+  __device__ __forceinline__ void read(const unsigned char* stage, int lane) {
+    codes.read(stage, lane);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        scales[h][j] = static_cast<const float*>(p.scales)[index + 8 * h];
-        zeros[h][j] = p.zeros[index + 8 * h];
-      }
+    for (int j = 0; j < kGroups; ++j) {
+      const unsigned char* from = stage + kCodeBytes + j * 512 + lane * 8;
+      groups[0][j] = *reinterpret_cast<const uint2*>(from);
+      groups[1][j] = *reinterpret_cast<const uint2*>(from + 256);
     }
   }
 
@@ -163,8 +205,8 @@ struct Int4Tile {
                                  codes.rows[1].w};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const Int4Zero g_zero(zeros[0][j]);
-      const Int4Zero h_zero(zeros[1][j]);
+      const Int4Zero g_zero(groups[0][j].y);
+      const Int4Zero h_zero(groups[1][j].y);
       float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
       for (int w = j * 4 / kGroups; w < (j + 1) * 4 / kGroups; ++w) {
@@ -173,10 +215,12 @@ struct Int4Tile {
         int4_values(h_words[w], h_zero, h);
         multiply_eight(part, g, h, chunk_of(x, w));
       }
-      acc[0] = fmaf(part[0], scales[0][j], acc[0]);
-      acc[1] = fmaf(part[1], scales[0][j], acc[1]);
-      acc[2] = fmaf(part[2], scales[1][j], acc[2]);
-      acc[3] = fmaf(part[3], scales[1][j], acc[3]);
+      const float g_scale = __uint_as_float(groups[0][j].x);
+      const float h_scale = __uint_as_float(groups[1][j].x);
+      acc[0] = fmaf(part[0], g_scale, acc[0]);
+      acc[1] = fmaf(part[1], g_scale, acc[1]);
+      acc[2] = fmaf(part[2], h_scale, acc[2]);
+      acc[3] = fmaf(part[3], h_scale, acc[3]);
     }
   }
 };

@@ -1,0 +1,40 @@
+// Copies from global to shared memory that pass registers by, sm_80 and up. A warp that keeps its
+// loads in registers instead waits for the newest of them when it needs the oldest: loads of
+// several stages share the six scoreboards of a warp. Groups of copies finish in order.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void copy_async_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(to)),
+               "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async_8(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async_4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until at most kPending of the newest groups of this thread are unfinished.
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace lockstep::cuda
