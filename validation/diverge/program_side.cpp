@@ -32,14 +32,12 @@ std::vector<int32_t> ids_of(const SideRun& run, const std::string& prompt) {
 
 // Decode feeds every token but the last. Rows behind them are those of drafts that nobody took.
 void keep_fed_rows(int64_t n_fed, TapMap& taps) {
-  std::erase_if(taps, [&](auto& entry) {
-    FloatTensor& tensor = entry.second;
-    if (!entry.first.starts_with("decode/") || tensor.shape.empty()) return false;
-    const int64_t width = tensor.row_length();
+  for (auto& [tap, tensor] : taps) {
+    if (!tap.starts_with("decode/") || tensor.shape.empty()) continue;
     tensor.shape[0] = std::min(tensor.shape[0], n_fed);
-    tensor.values.resize(static_cast<size_t>(tensor.shape[0] * width));
-    return tensor.shape[0] == 0;
-  });
+    tensor.values.resize(static_cast<size_t>(tensor.shape[0] * tensor.row_length()));
+  }
+  std::erase_if(taps, [](const auto& entry) { return entry.second.values.empty(); });
 }
 
 class ProgramSide : public Side {

@@ -250,11 +250,12 @@ void set_limits(const SandboxLimits& limits) {
 
 int run_contained(const fs::path& folder, const SandboxLimits& limits) {
   try {
+    // First of all, so that no other file takes the place of a standard one that is closed.
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    need(nothing >= 0 && ::dup2(nothing, STDIN_FILENO) >= 0, "/dev/null");
     const int output =
         ::open((folder / "output").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
     need(output >= 0, "output file");
-    const int nothing = ::open("/dev/null", O_RDONLY);
-    need(nothing >= 0 && ::dup2(nothing, STDIN_FILENO) >= 0, "/dev/null");
     enter_namespaces();
     const pid_t child = ::fork();
     need(child >= 0, "fork");
