@@ -51,7 +51,8 @@ class Variant(Model):
         v = bf16(h @ w["v"].T).reshape(n_tokens, n_kv, dim)
         q = self.at("q_before_rope", rms_norm(q, w["q_norm"], self.eps))
         k = self.at("q_before_rope", rms_norm(k, w["k_norm"], self.eps))
-        q, k = bf16(self.rotate(q, positions)), bf16(self.rotate(k, positions))
+        axes = np.stack([positions] * 3)  # text: all three axes are the place
+        q, k = bf16(self.rotate(q, axes)), bf16(self.rotate(k, axes))
         out = np.empty((n_tokens, n_heads, dim), F32)
         hidden = positions[None, :] > positions[:, None]
         for head in range(n_heads):
