@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# 'lockstep diverge' judges llama.cpp against the oracle: float files, an 8-bit file, and float files
-# with planted mistakes of a converter. Runs in build-peers, called by peers.sh, which has fetched
-# the package and built the harness. Usage: judge.sh ROOT LIBRARIES
+# 'lockstep diverge' judges llama.cpp against the oracle: float files, an 8-bit file, and float
+# files with planted mistakes of a converter. Runs in build-peers, called by peers.sh, which has
+# fetched the package and built the harness. Usage: judge.sh ROOT LIBRARIES
 set -euo pipefail
 root=$1
 libraries=$2
@@ -46,12 +46,14 @@ judge() { # judge NAME GGUF CACHE DECLARED VERDICTS...: starts a server on the f
 
 for type in f32 f16 q8_0; do
   [ -f "gguf/model-$type.gguf" ] ||
-    "$root/build/bin/lockstep-weights" convert --model "$model" --to "gguf-$type" --out gguf > /dev/null
+    "$root/build/bin/lockstep-weights" convert --model "$model" --to "gguf-$type" --out gguf \
+      > /dev/null
 done
 judge llama-f32 gguf/model-f32.gguf f32 fp32 SAME TIE
 judge llama-f16 gguf/model-f16.gguf f16 f16 SAME TIE
 judge llama-q8_0 gguf/model-q8_0.gguf f16 f16 DRIFT
-for mistake in v-heads-not-tiled norm-without-one q-and-gate-swapped a-log-kept layer-from-another; do
+for mistake in v-heads-not-tiled norm-without-one q-and-gate-swapped a-log-kept \
+  layer-from-another; do
   /usr/bin/python3 "$root/ci/lanes/peers/plant_gguf.py" gguf/model-f32.gguf planted.gguf "$mistake"
   judge "$mistake" planted.gguf f32 fp32 DEFECT
 done
