@@ -131,7 +131,8 @@ async function readAnswer(response, view) {
   if (!finish) throw new Error('the stream broke off');
   const tokens = usage ? usage.completion_tokens : 0;
   const seconds = (performance.now() - (first || begin)) / 1000;
-  const rate = tokens > 1 && seconds > 0 ? ', ' + (tokens / seconds).toFixed(1) + ' tokens/s' : '';
+  // A moment is too short to measure.
+  const rate = tokens > 1 && seconds > 0.3 ? ', ' + (tokens / seconds).toFixed(1) + ' tokens/s' : '';
   view.note(tokens + ' tokens' + rate + (finish === 'length' ? ', cut at max tokens' : ''));
 }
 
@@ -214,18 +215,19 @@ $('new-chat').addEventListener('click', () => {
 
 // Engine
 
-function rankView(rank, index, state) {
+function rankView(rank, index, state) {  // as of its last round
   const box = document.createElement('div');
   box.className = 'rank';
   const name = document.createElement('b');
   const line = document.createElement('span');
   if (!rank) {
     name.textContent = 'Rank ' + index + ': no answer';
-    if (state === 'ready') box.classList.add('bad');
+    if (state.state === 'ready') box.classList.add('bad');
   } else {
     name.textContent = 'Rank ' + index + ': round ' + rank.round;
-    const slots = (rank.slots || []).map((slot) => slot.phase === 'decode' ?
-      'decode, ' + slot.tokens + ' tokens' : 'prefill').join('; ');
+    const busy = state.in_flight.length > 0;
+    const slots = (busy ? rank.slots || [] : []).map((slot) => slot.phase === 'decode' ?
+      'decode, tokens: ' + slot.tokens : 'prefill').join('; ');
     line.textContent = slots || 'idle';
   }
   box.append(name, line);
@@ -257,7 +259,7 @@ function showState(state) {
   $('running').textContent = state.in_flight.length + ' of ' + state.slots;
   $('queue').textContent = state.queued;
   $('halt-count').textContent = state.halts.length;
-  $('ranks').replaceChildren(...state.ranks.map((r, i) => rankView(r, i, state.state)));
+  $('ranks').replaceChildren(...state.ranks.map((r, i) => rankView(r, i, state)));
   const r = state.requests;
   $('counts').textContent = r.finished + ' finished, ' + r.cancelled + ' cancelled, ' +
     r.failed + ' lost to a halt, ' + r.refused + ' refused';
