@@ -38,7 +38,7 @@ TEST(MemoryPlan, HoldsWhatTheEngineTakes) {
   for (const char* name : {"code-3k", "zh-2k"}) {
     auto prompt = oracle_prompt(name);
     prompt.resize(600);
-    requests.push_back(greedy_request(name, prompt, 24));
+    requests.push_back(greedy_request(name, prompt, 60));  // both decode together
   }
   for (const Request& request : requests) engine->submit(request);
   int64_t states = 0;
