@@ -55,10 +55,6 @@ std::map<uint64_t, std::string> rank_log(const ServerUnderTest& server, int rank
   return log;
 }
 
-void PrintTo(const std::pair<const uint64_t, std::string>& entry, std::ostream* stream) {
-  *stream << entry.first << ' ' << entry.second;
-}
-
 TEST_F(Serving, TextEqualsGenerateByteForByte) {
   const int n = requests_from_environment(24);
   std::vector<Json> requests;
