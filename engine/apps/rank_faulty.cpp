@@ -1,4 +1,4 @@
-#include "engine/rank/rank_program.h"
+#include "engine/apps/rank_program.h"
 
 int main(int argc, char** argv) {
   return lockstep::rank_main("lockstep-rank-faulty", argc, argv);

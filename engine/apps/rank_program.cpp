@@ -1,4 +1,4 @@
-#include "engine/rank/rank_program.h"
+#include "engine/apps/rank_program.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
