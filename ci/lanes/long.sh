@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What ./test --long adds: the suite under sanitizers, every fuzz target, another engine and another
-# tokenizer as peers, soaks of the ranks and of the server. Every lane runs, also behind one that failed; a lane
-# that cannot run here (exit 77) is listed as skipped.
+# tokenizer as peers, soaks of the ranks and of the server. Every lane runs, also behind one that
+# failed; a lane that cannot run here (exit 77) is listed as skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 failed=0

@@ -22,10 +22,12 @@ check() { # NAME COMMAND...
 settings() {
   nvidia-smi -q | awk '
     /^    [^ ]/ {
-      reading = /^    (PCI|Clocks|Clocks (Event|Throttle) Reasons.*|.*Memory Usage|Utilization) *$/ ||
-                /^    ((Encoder|FBC) Stats|ECC Errors|Retired Pages|Remapped Rows|Processes) *$/
+      reading = /^    (PCI|Clocks|Clocks (Event|Throttle) Reasons.*|.*Memory Usage) *$/ ||
+                /^    (Utilization|(Encoder|FBC) Stats|ECC Errors|Retired Pages) *$/ ||
+                /^    (Remapped Rows|Processes) *$/
     }
-    !reading && !/Timestamp|Power Draw|Current Temp|T.Limit Temp|Fan Speed|Performance State|Processes/
+    !reading && !/Timestamp|Power Draw|Current Temp|T.Limit Temp/ &&
+      !/Fan Speed|Performance State|Processes/
   '
 }
 report() { python3 - "$@"; }
