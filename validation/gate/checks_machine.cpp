@@ -99,10 +99,41 @@ bool program_twin(GateContext&) {
   return step.verdict == Verdict::fail;
 }
 
+// The probe's verdict, and whatever makes the numbers of this machine doubtful.
+void judge_machine(GateStep& step, const probe::MachineRecord& machine) {
+  step.detail = machine.line();
+  if (machine.verdict == "REJECT") {
+    step.verdict = Verdict::fail;
+  } else if (machine.doubtful() || machine.verdict == "INCONCLUSIVE") {
+    step.verdict = Verdict::mistrusted;
+  }
+}
+
 void probe_profile(GateContext& gate, GateStep& step) {
-  if (!gate.runs.backend_missing().empty()) return skip(step, gate.runs.backend_missing());
-  step.repro = "lockstep probe --quick";
-  judge_program(step, {sibling_program("lockstep-probe").string(), "--quick"});
+  const TempDir dir;
+  fs::path profile = gate.options.machine;
+  step.repro = "lockstep probe --standard --profile FILE; lockstep gate --machine FILE";
+  if (profile.empty()) {
+    if (!gate.runs.backend_missing().empty()) return skip(step, gate.runs.backend_missing());
+    profile = dir.path() / "machine.json";
+    // Its exit codes are verdicts of its own; the profile carries them too.
+    const ProcessResult result = run_process(
+        {sibling_program("lockstep-probe").string(), "--quick", "--profile", profile.string()},
+        std::chrono::hours(1));
+    if (!fs::exists(profile))
+      fail_with(ExitCode::could_not_judge, "{}", failure_reason(result.stderr_text));
+    gate.report.machine = probe::read_machine(profile);
+  }
+  judge_machine(step, gate.report.machine);
+}
+
+// A card that was slowed by heat must not pass.
+bool probe_profile_twin(GateContext& gate) {
+  probe::MachineRecord hot = gate.report.machine;
+  hot.marks.push_back("throttled");
+  GateStep step;
+  judge_machine(step, hot);
+  return step.verdict == Verdict::mistrusted;
 }
 
 void bench_gate(GateContext& gate, GateStep& step) {
@@ -123,7 +154,7 @@ const std::vector<CheckDefinition>& machine_checks() {
       {"two-gpus", "Two cards for TP=2", two_gpus, two_gpus_twin},
       {"receipts", "GPU receipts cover the present sources of every CUDA op", receipts,
        receipts_twin},
-      {"probe-profile", "The hardware probe accepts the cards", probe_profile, program_twin},
+      {"probe-profile", "The hardware probe accepts the cards", probe_profile, probe_profile_twin},
       {"bench-gate", "Not slower than the build in --baseline", bench_gate, program_twin},
   };
   return checks;

@@ -121,6 +121,7 @@ void Gate::book(GateStep step) {
 }
 
 GateReport Gate::run(const GateProgress& progress) {
+  report_.machine = probe::read_machine(options_.machine);
   for (const CheckDefinition& check : all_checks()) {
     if (!wanted(check.id)) continue;
     GateStep step;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware-probe/report/machine.h"
 #include "validation/compare/report.h"
 #include "validation/compare/tap_judge.h"
 #include "validation/gate/policy.h"
@@ -23,6 +24,7 @@ struct GateOptions {
   std::filesystem::path source;      // source tree; empty: none, receipts cannot be judged
   std::filesystem::path receipts;    // folder of receipts that count
   std::filesystem::path baseline;    // folder of programs that the bench gate compares with
+  std::filesystem::path machine;     // a probe profile of this machine; empty for none
   std::string fault;                 // planted in every run: the gate must turn red
   std::vector<std::string> only;     // ids of checks; empty for the policy's
   std::vector<std::string> prompts;  // of the oracle; empty for all
@@ -67,6 +69,7 @@ struct GateReport {
   MutationReport mutation;
   std::vector<std::string> not_checked;  // what the policy puts out of scope, with the reason
   std::vector<std::string> notes;        // receipts and waivers, printed but not judged
+  probe::MachineRecord machine;          // what the numbers of this run belong to
   std::vector<GateComparison> comparisons;
   std::vector<std::pair<std::string, std::string>> run_digests;  // run, digest
 

@@ -212,6 +212,25 @@ TEST_F(GateMain, OnlyRunsWhatIsAskedFor) {
   EXPECT_EQ(gate({"--only", "i9"}).exit_code, 2);
 }
 
+TEST_F(GateMain, ADoubtfulMachineIsMistrusted) {
+  const std::string profile =
+      std::string(LOCKSTEP_SOURCE_DIR) + "/hardware-probe/tests/golden/profile.json";
+  EXPECT_EQ(red_steps(4, {"--machine", profile, "--only", "probe-profile"}),
+            (Verdicts{{"probe-profile", "MISTRUSTED"}}));
+  const Json receipt = Json::parse(read_text_file(out() / "receipt.json"));
+  EXPECT_EQ(receipt["machine"]["marks"], Json::array({"simulated"}));
+  EXPECT_EQ(receipt["machine"]["digest"], receipt["machine"]["profile"]["digest"]);
+  write_file_atomically(dir_.path() / "no-profile.json", std::string("{}"));
+  EXPECT_EQ(gate({"--machine", (dir_.path() / "no-profile.json").string()}).exit_code, 2);
+}
+
+TEST_F(GateMain, TheReceiptSaysWhenThereIsNoProfile) {
+  EXPECT_EQ(red_steps(0, {"--only", "empty-run"}), Verdicts{});
+  const Json machine = Json::parse(read_text_file(out() / "receipt.json"))["machine"];
+  EXPECT_TRUE(machine["profile"].is_null());
+  EXPECT_NE(machine["summary"].get<std::string>().find("no probe profile"), std::string::npos);
+}
+
 TEST_F(GateMain, TheFaultReachesEveryRun) {
   EXPECT_EQ(red_steps(0, {"--fault", "mlp.rows-permuted", "--only", "oracle-tp2-fp32"}),
             Verdicts{});

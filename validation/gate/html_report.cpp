@@ -145,7 +145,7 @@ std::string comparison_section(const GateComparison& comparison) {
                      prompts_table(comparison.report));
 }
 
-std::string facts_table(const ReceiptFacts& facts) {
+std::string facts_table(const GateReport& report, const ReceiptFacts& facts) {
   const std::string commit = *kBuildCommit == '\0'
                                  ? std::string("unknown")
                                  : std::string(kBuildCommit) + (kBuildDirty ? " with changes" : "");
@@ -158,6 +158,7 @@ std::string facts_table(const ReceiptFacts& facts) {
       {"commit", commit},
       {"model", facts.options.model.string()},
       {"oracle", facts.options.oracle.string()},
+      {"machine", report.machine.line()},
       {"planted fault", facts.options.fault.empty() ? "none" : facts.options.fault}};
   std::string html = "<table>\n";
   for (const auto& [name, value] : rows) {
@@ -174,7 +175,8 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
       "<meta name='viewport' content='width=device-width'>\n<title>Lockstep gate: {0}</title>\n"
       "<style>{1}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
       verdict_name(report.verdict), kStyle, verdict_html(report.verdict));
-  html += facts_table(facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
+  html +=
+      facts_table(report, facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
   html += mutation_section(report.mutation);
   html += "<h2>Not checked</h2>\n<ul>\n";
   for (const std::string& line : report.not_checked) html += "<li>" + escape_markup(line) + "\n";

@@ -65,6 +65,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "Source tree that receipts vouch for (default: the one this was built in)");
   app.add_option("--waivers", arguments.waivers, "Default: SOURCE/ci/waivers.json");
   app.add_option("--baseline", gate.baseline, "Programs that the bench gate compares with");
+  app.add_option("--machine", gate.machine,
+                 "Profile of this machine (lockstep probe --profile FILE): stored, doubts judged");
   app.add_flag("--json", arguments.json, "Print JSON instead of the table");
   app.add_flag("--list", arguments.list, "List the checks and stop");
   app.add_flag("--print-bits", arguments.print_bits,
@@ -148,6 +150,7 @@ void fill_defaults(Arguments& arguments) {
 }
 
 void print_end(const Arguments& arguments, const GateReport& report, double seconds) {
+  fmt::print("machine: {}\n", report.machine.line());
   for (const std::string& line : report.not_checked) fmt::print("not checked: {}\n", line);
   for (const std::string& line : report.notes) fmt::print("{}\n", line);
   const MutationReport& mutation = report.mutation;

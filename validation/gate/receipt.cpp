@@ -148,6 +148,7 @@ std::string make_receipt(const GateReport& report, const ReceiptFacts& facts) {
       {"runs", runs},
       {"comparisons", comparisons_json(report)},
       {"not_checked", report.not_checked},
+      {"machine", Json::parse(report.machine.to_json())},
       {"host", host_json(report, facts)}};
   // Over what a reader will see: invalid UTF-8 in a message is replaced before the digest is taken.
   return sealed_receipt(receipt.dump(-1, ' ', false, Json::error_handler_t::replace),
