@@ -30,8 +30,9 @@ struct Defect {
 // An engine of the network: its order of sums, its rounding, its defect.
 struct Variant {
   std::vector<int> order;
-  bool round = true;    // activations to bfloat16
-  int weight_bits = 0;  // 0: as they are
+  bool half_sums = false;  // branches are two sums, each rounded, as two ranks make them
+  bool round = true;       // activations to bfloat16
+  int weight_bits = 0;     // 0: as they are
   Defect defect;
 };
 
@@ -61,7 +62,8 @@ class Network {
     for (int layer = 0; layer < kLayers; ++layer) {
       const bool own = input == nullptr || layer == 0;
       Row from = own ? x : input->residuals[static_cast<size_t>(layer) - 1];
-      Row branch = product(weights_[static_cast<size_t>(layer)], normed(from), variant, kHidden);
+      Row branch = product(weights_[static_cast<size_t>(layer)], normed(from), variant, kHidden,
+                           variant.half_sums);
       for (float& value : branch) value = stored(variant, std::tanh(value));
       if (variant.defect.layer == layer) apply(variant.defect, branch);
       for (int i = 0; i < kHidden; ++i) {
@@ -72,7 +74,7 @@ class Network {
       result.residuals.push_back(from);
       x = from;
     }
-    result.logits = product(head_, normed(x), variant, kVocab);
+    result.logits = product(head_, normed(x), variant, kVocab, false);
     return result;
   }
 
@@ -118,19 +120,23 @@ class Network {
     return y;
   }
 
-  static Row product(const Row& w, const Row& x, const Variant& variant, int rows) {
+  static float weight_of(float weight, const Variant& variant) {
+    if (variant.weight_bits == 0) return weight;
+    const float step = 1.0f / static_cast<float>((1 << (variant.weight_bits - 1)) - 1);
+    return std::round(weight / step) * step;
+  }
+
+  static Row product(const Row& w, const Row& x, const Variant& variant, int rows, bool half_sums) {
     Row y(static_cast<size_t>(rows), 0.0f);
     for (int row = 0; row < rows; ++row) {
-      float sum = 0;
-      for (const int i : variant.order) {
-        float weight = w[at(row, i)];
-        if (variant.weight_bits > 0) {
-          const float step = 1.0f / static_cast<float>((1 << (variant.weight_bits - 1)) - 1);
-          weight = std::round(weight / step) * step;
-        }
-        sum += weight * x[static_cast<size_t>(i)];
+      float sums[2] = {0, 0};
+      for (size_t k = 0; k < variant.order.size(); ++k) {
+        const int i = variant.order[k];
+        float& sum = sums[half_sums && k >= variant.order.size() / 2 ? 1 : 0];
+        sum += weight_of(w[at(row, i)], variant) * x[static_cast<size_t>(i)];
       }
-      y[static_cast<size_t>(row)] = sum;
+      y[static_cast<size_t>(row)] =
+          half_sums ? stored(variant, sums[0]) + stored(variant, sums[1]) : sums[0];
     }
     return y;
   }
@@ -239,6 +245,7 @@ Variant reordered(PhiloxStream& random) {
   for (size_t i = variant.order.size(); i-- > 1;) {
     std::swap(variant.order[i], variant.order[random.next_below(static_cast<uint32_t>(i) + 1)]);
   }
+  variant.half_sums = random.next_below(2) == 0;
   return variant;
 }
 
