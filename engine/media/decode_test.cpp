@@ -1,6 +1,7 @@
 #include "engine/media/decode.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <functional>
@@ -176,6 +177,25 @@ TEST(DecodeHostile, SizesAreCheckedBeforeDecoding) {
     EXPECT_NE(refusal(file, {.max_bytes = 100}).find("more than 100"), std::string::npos);
     EXPECT_NE(refusal(file, {.max_side = 19}).find("19 a side"), std::string::npos);
   }
+}
+
+// The largest memory that this process had so far.
+int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+TEST(DecodeHostile, ABombInATextTakesLittleMemory) {
+  constexpr int64_t kText = int64_t{256} << 20;
+  const Image picture = test_picture(20, 16);
+  const Bytes bomb = png_text_bomb(picture, kText / 258);
+  const int64_t before = peak_bytes();
+  EXPECT_EQ(decode(bomb).rgb, picture.rgb) << "a text changes no pixel";
+  EXPECT_LT(peak_bytes() - before, kText / 4);
+  // Memory that is held is seen.
+  const std::vector<uint8_t> held(kText, 1);
+  EXPECT_GE(peak_bytes() - before, kText / 2) << held.back();
 }
 
 TEST(DecodeHostile, OtherFilesAndAnimationsAreRefused) {

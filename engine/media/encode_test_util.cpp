@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <span>
 
 // jpeglib.h wants size_t and FILE declared before it.
 #include <jpeglib.h>
@@ -258,23 +259,72 @@ std::string exif_block(int orientation, bool big_endian) {
          std::string(7, '\0');
 }
 
+namespace {
+
+void put_big_endian(uint32_t value, std::byte* out) {
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(value >> (24 - 8 * i));
+}
+
+// Of a chunk's name and data, bit by bit.
+uint32_t png_checksum(std::span<const std::byte> bytes) {
+  uint32_t crc = 0xffffffffu;
+  for (const std::byte byte : bytes) {
+    crc ^= std::to_integer<uint32_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1u) != 0 ? 0xedb88320u : 0u);
+  }
+  return ~crc;
+}
+
+// A zlib stream of 1 + 258 * n_matches zeros: one literal, then matches of the longest length at
+// distance 1, in the fixed code.
+Bytes deflated_zeros(uint32_t n_matches) {
+  Bytes out = {std::byte{0x78}, std::byte{0x01}};
+  uint32_t held = 0;
+  int n_held = 0;
+  const auto put_bit = [&](uint32_t bit) {
+    held |= bit << n_held;
+    if (++n_held < 8) return;
+    out.push_back(static_cast<std::byte>(held));
+    held = 0;
+    n_held = 0;
+  };
+  const auto put_code = [&](uint32_t code, int n_bits) {  // the highest bit first
+    for (int i = n_bits - 1; i >= 0; --i) put_bit(code >> i & 1u);
+  };
+  put_code(0b110, 3);  // last block, fixed code
+  put_code(0b00110000, 8);
+  for (uint32_t i = 0; i < n_matches; ++i) put_code(0b1100010100000, 13);
+  put_code(0, 7);
+  while (n_held != 0) put_bit(0);
+  const auto n_zeros = static_cast<uint32_t>((1 + uint64_t{258} * n_matches) % 65521);
+  out.resize(out.size() + 4);
+  put_big_endian(n_zeros << 16 | 1u, out.data() + out.size() - 4);
+  return out;
+}
+
+}  // namespace
+
 Bytes png_header(uint32_t width, uint32_t height) {
   const Image one{1, 1, {1, 2, 3}};
   Bytes bytes = encode_png(one);
-  for (int i = 0; i < 4; ++i) {
-    bytes[static_cast<size_t>(16 + i)] = static_cast<std::byte>(width >> (24 - 8 * i));
-    bytes[static_cast<size_t>(20 + i)] = static_cast<std::byte>(height >> (24 - 8 * i));
-  }
-  // CRC of the chunk's name and data, bit by bit.
-  uint32_t crc = 0xffffffffu;
-  for (size_t i = 12; i < 29; ++i) {
-    crc ^= std::to_integer<uint32_t>(bytes[i]);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1u) != 0 ? 0xedb88320u : 0u);
-  }
-  crc = ~crc;
-  for (int i = 0; i < 4; ++i) {
-    bytes[static_cast<size_t>(29 + i)] = static_cast<std::byte>(crc >> (24 - 8 * i));
-  }
+  put_big_endian(width, bytes.data() + 16);
+  put_big_endian(height, bytes.data() + 20);
+  put_big_endian(png_checksum(std::span(bytes).subspan(12, 17)), bytes.data() + 29);
+  return bytes;
+}
+
+Bytes png_text_bomb(const Image& image, uint32_t n_matches) {
+  Bytes chunk(8);
+  for (const char c : std::string("k\0\0", 3)) chunk.push_back(static_cast<std::byte>(c));
+  const Bytes zeros = deflated_zeros(n_matches);
+  chunk.insert(chunk.end(), zeros.begin(), zeros.end());
+  put_big_endian(static_cast<uint32_t>(chunk.size() - 8), chunk.data());
+  std::memcpy(chunk.data() + 4, "zTXt", 4);
+  const uint32_t checksum = png_checksum(std::span(chunk).subspan(4));
+  chunk.resize(chunk.size() + 4);
+  put_big_endian(checksum, chunk.data() + chunk.size() - 4);
+  Bytes bytes = encode_png(image);
+  bytes.insert(bytes.begin() + 33, chunk.begin(), chunk.end());
   return bytes;
 }
 

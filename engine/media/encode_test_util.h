@@ -38,4 +38,7 @@ std::string exif_block(int orientation, bool big_endian);
 // A PNG whose header says width x height and that holds nothing else.
 Bytes png_header(uint32_t width, uint32_t height);
 
+// The picture with a compressed text that unpacks to 258 * n_matches zeros, from 1.6 bytes each.
+Bytes png_text_bomb(const Image& image, uint32_t n_matches);
+
 }  // namespace lockstep::media_test

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/process.h"
+#include "engine/model/shard_plan.h"
 #include "engine/model/tests/test_files.h"
 
 namespace lockstep {
@@ -203,6 +205,19 @@ TEST(WeightFormats, NameWhatIsThereWhenNothingMatches) {
   Parts parts("nvfp4-modelopt.all");
   parts.drop("weight_scale_2");
   parts.expect_refused({"no known weight format", "weight U8 [16, 64]", "weight_scale F8_E4M3"});
+}
+
+// Fuzzing starts from the corpus: a format without a whole matrix there is hardly reached.
+TEST(WeightFormats, EveryFormatIsInTheFuzzCorpus) {
+  const std::filesystem::path corpus = LOCKSTEP_SOURCE_DIR "/engine/model/fuzz/corpus/safetensors";
+  for (const WeightFormat& format : weight_formats()) {
+    const Checkpoint seed(std::make_unique<SafetensorsFile>(corpus / format.name));
+    std::string base;
+    for (const auto& [name, tensor] : seed.tensors()) {
+      if (!split_tensor_name(name).suffix.empty()) base = split_tensor_name(name).base;
+    }
+    EXPECT_EQ(seed.matrix(base).format, format.name);
+  }
 }
 
 }  // namespace
