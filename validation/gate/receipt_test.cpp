@@ -48,12 +48,13 @@ class Receipt : public ::testing::Test {
 
 TEST_F(Receipt, HoldsWhatTheFormatPromises) {
   const Json json = Json::parse(make_receipt(report_, facts_));
-  for (const char* key : {"format", "format_version", "command", "verdict", "build", "model",
-                          "oracle", "fault", "steps", "runs", "comparisons", "not_checked", "host",
-                          "digest", "policy", "complete", "sources", "mutation", "proven"}) {
+  for (const char* key :
+       {"format", "format_version", "command", "verdict",     "build",       "model",  "oracle",
+        "fault",  "steps",          "runs",    "comparisons", "not_checked", "host",   "digest",
+        "policy", "complete",       "sources", "mutation",    "proven",      "machine"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
-  EXPECT_EQ(json.size(), 19u);
+  EXPECT_EQ(json.size(), 20u);
   for (const char* key : {"version", "commit", "dirty", "compiler", "flags", "programs_digest"}) {
     EXPECT_TRUE(json["build"].contains(key)) << key;
   }
