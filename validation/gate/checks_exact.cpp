@@ -18,7 +18,7 @@ std::vector<EngineResult> run_variant(GateContext& gate, const ExactVariant& var
   if (!gate.runs.backend_missing().empty()) throw BackendMissing(gate.runs.backend_missing());
   EngineOptions base = gate.runs.engine_options({.label = variant.label});
   base.model = gate.runs.exact_model();
-  return run_engine(exact::exact_options(base, variant), jobs);
+  return gate.runs.start(exact::exact_options(base, variant), jobs);
 }
 
 void add(const ExactCoverage& part, ExactCoverage& all) {

@@ -79,6 +79,10 @@ bool Gate::wanted(const std::string& id) const {
 void Gate::judge(const CheckDefinition& check, GateStep& step) {
   try {
     check.run(context_, step);
+    if (step.verdict == Verdict::pass && runs_.fault_never_fired()) {
+      step.verdict = Verdict::error;
+      step.detail = fmt::format("--fault {}: never fired", options_.fault);
+    }
   } catch (const BackendMissing& missing) {
     skip(step, missing.what());
   } catch (const Error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -42,6 +43,13 @@ class GateMain : public ::testing::Test {
     // The gate runs its fault on the shortest prompts, shortest first.
     std::swap(faulty.results[0], faulty.results[1]);
     testing::write_engine_outputs(faulty.results, 2, model() / "outputs-faulty");
+    // The quick policy without the integer-exact transformer: the fake engine answers its
+    // recordings alone.
+    write_file_atomically(dir_.path() / "quick.json",
+                          std::string(R"({"format": "lockstep-policy", "format_version": 1,
+        "name": "quick", "required": ["shard", "verify", "oracle-tp1-fp32", "oracle-tp2-fp32",
+        "oracle-tp1-bf16", "oracle-tp2-bf16", "i1", "i2", "i3-fp32", "i3-bf16", "prefill-grid",
+        "planted-fault", "empty-run"], "not_checked": ["CUDA backend: on the CPU"]})"));
   }
 
   std::filesystem::path model() const { return dir_.path() / "model"; }
@@ -70,6 +78,9 @@ class GateMain : public ::testing::Test {
                                      (dir_.path() / "waivers.json").string(),
                                      "--out",
                                      out().string()};
+    if (std::find(more.begin(), more.end(), "--policy") == more.end()) {
+      more.insert(more.end(), {"--policy", (dir_.path() / "quick.json").string()});
+    }
     argv.insert(argv.end(), more.begin(), more.end());
     return run_process(argv, std::chrono::seconds(120));
   }

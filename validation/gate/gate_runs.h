@@ -40,6 +40,11 @@ class GateRuns {
   // The same for jobs of a check's own; `spec.label` must belong to these jobs alone.
   const std::vector<EngineResult>& results(const RunSpec& spec, const std::vector<EngineJob>& jobs);
   EngineOptions engine_options(const RunSpec& spec);
+  // Starts the engine, keeping nothing. A fault planted by the user that this run never reaches
+  // leaves an honest run, and is noted.
+  std::vector<EngineResult> start(EngineOptions options, const std::vector<EngineJob>& jobs);
+  // A fault was planted in every run so far and reached none.
+  bool fault_never_fired() const { return n_unreached_ > 0 && n_reached_ == 0; }
   // Why nothing can run on the policy's backend; empty when it can.
   const std::string& backend_missing();
   // Folder of the shard files; made by the first call.
@@ -60,6 +65,8 @@ class GateRuns {
   std::map<std::string, std::vector<EngineResult>> results_;
   std::map<std::string, std::string> errors_;
   std::optional<std::string> backend_missing_;
+  int n_reached_ = 0;  // runs that the planted fault changed, or might have
+  int n_unreached_ = 0;
   std::vector<std::pair<std::string, std::string>> digests_;
 };
 

@@ -87,7 +87,7 @@ const std::vector<std::string>& mutant_ladder() {
 }
 
 std::vector<std::string> mutant_prompts() {
-  return {"one-token", "chat-think"};
+  return {"chat-think", "one-token"};
 }
 
 MutantResult run_mutant(const CatalogueRow& row, const GateOptions& gate, bool whole_ladder) {
