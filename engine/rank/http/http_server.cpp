@@ -1,6 +1,7 @@
 #include "engine/rank/http/http_server.h"
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <atomic>
 
@@ -95,6 +96,9 @@ class HttpServer::Implementation final : public httplib::Server {
     });
   }
 
+  // The library listens with room for 5: a burst of clients would wait for seconds.
+  void listen_for_many() { ::listen(svr_sock_, static_cast<int>(limits_.max_connections)); }
+
   void end() {
     stopping_ = true;
     stop();
@@ -176,6 +180,7 @@ int HttpServer::bind(const std::string& host, int port) {
   const bool any = port == 0;
   const int bound = any ? implementation_->bind_to_any_port(host)
                         : (implementation_->bind_to_port(host, port) ? port : -1);
+  if (bound >= 0) implementation_->listen_for_many();
   if (bound < 0) fail("cannot listen on {} port {}; is another server there?", host, port);
   return bound;
 }

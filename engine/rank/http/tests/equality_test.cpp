@@ -76,8 +76,9 @@ std::vector<std::string> generate(const std::vector<Asked>& requests) {
   const std::string file = (folder.path() / "jobs.jsonl").string();
   const std::string out = (folder.path() / "out").string();
   write_file_atomically(file, jobs);
-  const ProcessResult made = run_process({kBin + "/lockstep-generate", "--model", kModel, "--jobs",
-                                          file, "--out", out, "--tp", "1", "--prefix-cache", "0"});
+  const ProcessResult made =
+      run_process({kBin + "/lockstep-generate", "--model", kModel, "--jobs", file, "--out", out,
+                   "--tp", "1", "--prefix-cache", "0", "--prefill-grid", "64"});
   EXPECT_EQ(made.exit_code, 0) << made.stderr_text;
   std::vector<std::string> texts;
   std::istringstream lines(read_text_file(out + "/results.jsonl"));
@@ -137,7 +138,7 @@ TEST_P(Equality, AnswersAreWhatGenerateSays) {
   static const std::vector<Asked> requests = mixed_requests(50);
   static const std::vector<std::string> texts = generate(requests);
   ASSERT_EQ(texts.size(), requests.size());
-  ServedRanks ranks(n_ranks, {"--slots", std::to_string(n_slots)});
+  ServedRanks ranks(n_ranks, {"--slots", std::to_string(n_slots), "--prefill-grid=64"});
   std::vector<RankAnswer> answers(requests.size());
   std::vector<std::thread> clients;
   std::atomic<size_t> next{0};

@@ -193,7 +193,7 @@ TEST(ServeRank, IdleRanksRunNoRounds) {
 
 // A flipped bit in one rank's sampled token: both halt in that round, and no byte of it is written.
 TEST(ServeRank, ADifferenceHaltsBothAndLeavesTheLastRounds) {
-  ServedRanks ranks(2, {"--fault=sampling.token-bit-flipped@rank=1,round=9"},
+  ServedRanks ranks(2, {"--mtp=0", "--fault=sampling.token-bit-flipped@rank=1,round=9"},
                     "lockstep-rank-faulty");
   const std::string body = chat_body("count", R"("max_tokens": 200, "ignore_eos": true)");
   const RankAnswer answer = ranks.ask("/v1/chat/completions", body);
