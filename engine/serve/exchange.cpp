@@ -63,6 +63,7 @@ void Exchange::end(Outcome outcome, std::optional<Refusal> refusal) {
   outcome_ = outcome;
   refusal_ = std::move(refusal);
   if (outcome != Outcome::finished) pending_.clear();
+  if (outcome == Outcome::slow_reader && cut_off) cut_off();
   changed.notify();
 }
 

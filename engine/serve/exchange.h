@@ -50,6 +50,7 @@ class Exchange {
   Outcome outcome() const { return outcome_; }
   const std::optional<Refusal>& refusal() const { return refusal_; }
   Signal changed;
+  std::function<void()> cut_off;  // ends a connection that takes no more bytes
 
  private:
   int n_ranks_;

@@ -59,6 +59,10 @@ Task<> Session::watch_client(std::shared_ptr<Exchange> exchange) {
 }
 
 Task<bool> Session::relay(std::shared_ptr<Exchange> exchange) {
+  // A write that its client does not read would hold the connection until the reader time-out.
+  exchange->cut_off = [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close();
+  };
   watching_ = true;
   spawn(front_.io_, watch_client(exchange));
   bool head_sent = false;

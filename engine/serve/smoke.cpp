@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 constexpr const char* kPicture =
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAY0lEQVR42u3ZwQkAMAgDQMdx/yk6TkfoDBEKhZ74Dt4z"
-    "WDuc1R3t7fwCAAAAAAAAAAAAAABgDXjsozQcAAAAAAAAAAAAAmAM0MgAAAAAAAAAAAAD/AY0MAAAAAAAAAAAA4DvAAV+3"
+    "WDuc1R3t7fwCAAAAAAAAAAAAABgDXjsozQcAAAAAAAAAAAAAmAM0MgAAAAAAAAAAAAD/AY0MAAAAAAAAAAAA4DvAAV+3"
     "QdL141YhAAAAAElFTkSuQmCC";
 
 [[noreturn]] void expect_failed(const std::string& what, const HttpAnswer& answer) {
