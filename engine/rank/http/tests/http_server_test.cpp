@@ -191,7 +191,7 @@ TEST(HttpServer, ServesManyAtOnceAndLeavesNoDescriptorOpen) {
   for (const int fd : sockets) Server::send(fd, post("/a", "x"));
   for (const int fd : sockets) EXPECT_TRUE(has(Server::receive(fd), "POST 1"));
   for (int i = 0; i < 5000 && n_open() > before; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(n_open(), before);
+  EXPECT_LE(n_open(), before);
 }
 
 }  // namespace
