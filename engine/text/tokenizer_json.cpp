@@ -1,5 +1,6 @@
 #include "engine/text/tokenizer_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,13 +13,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Far above any vocabulary, far below what would exhaust memory.
-constexpr int64_t kMaxId = 1 << 21;
+// Tokens lie in a table by id: ids end far above any vocabulary, and not much above what a file of
+// this size can hold, which has more bytes than tokens.
+constexpr int64_t kMaxIds = 1 << 21;
+constexpr int64_t kSpareIds = 1 << 16;
 
 class Reader {
  public:
   Reader(std::string_view tokenizer_json, std::string_view config_json, const std::string& name)
-      : name_(name) {
+      : name_(name),
+        id_end_(std::min(kMaxIds, kSpareIds + static_cast<int64_t>(tokenizer_json.size()))) {
     const Json root = parse(tokenizer_json, name_);
     read_normalizer(root);
     read_pre_tokenizer(root);
@@ -118,8 +122,8 @@ class Reader {
   }
 
   int32_t checked_id(const Json& value, const std::string& token) const {
-    if (!value.is_number_integer() || value < 0 || value >= kMaxId) {
-      refuse(fmt::format("token {} has an id outside 0..{}", printable(token), kMaxId - 1));
+    if (!value.is_number_integer() || value < 0 || value >= id_end_) {
+      refuse(fmt::format("token {} has an id outside 0..{}", printable(token), id_end_ - 1));
     }
     return value.get<int32_t>();
   }
@@ -257,6 +261,7 @@ class Reader {
   }
 
   std::string name_;
+  int64_t id_end_;
   TokenizerData data_;
   std::unordered_map<uint32_t, uint8_t> byte_of_code_;
   std::array<uint32_t, 256> code_of_byte_{};

@@ -51,10 +51,12 @@ TEST(TokenizerJson, NamesWhatIsWrong) {
             "file: pre_tokenizer has a regular expression that is not this model family's");
   EXPECT_EQ(refusal_after([](auto& f) { f["decoder"]["type"] = "WordPiece"; }),
             "file: decoder.type is not ByteLevel");
-  EXPECT_EQ(refusal_after([](auto& f) { f["model"]["vocab"]["A"] = -1; }),
-            "file: token \"A\" has an id outside 0..2097151");
-  EXPECT_EQ(refusal_after([](auto& f) { f["model"]["vocab"]["A"] = 1e30; }),
-            "file: token \"A\" has an id outside 0..2097151");
+  // The last: a table of that many tokens for a file that holds a few thousand.
+  for (const nlohmann::json& id :
+       {nlohmann::json(-1), nlohmann::json(1e30), nlohmann::json(2000000)}) {
+    const std::string why = refusal_after([&](auto& f) { f["model"]["vocab"]["A"] = id; });
+    EXPECT_TRUE(why.starts_with("file: token \"A\" has an id outside 0..")) << id << why;
+  }
   EXPECT_EQ(refusal_after([](auto& f) { f["model"]["vocab"]["A"] = f["model"]["vocab"]["B"]; }),
             "file: id 33 is given to two tokens");
   EXPECT_EQ(refusal_after([](auto& f) { f["model"]["vocab"].erase("A"); }),
@@ -95,8 +97,8 @@ TEST(TokenizerJson, TakesAddedTokensFromTheConfigToo) {
   EXPECT_TRUE(tokenizer.is_special(4080));
   EXPECT_EQ(refusal(file, R"({"added_tokens_decoder": {"9": {"content": "<|im_end|>"}}})"),
             "file: added token \"<|im_end|>\" has the ids 4066 and 9");
-  EXPECT_EQ(refusal(file, R"({"added_tokens_decoder": {"x": {"content": "<n>"}}})"),
-            "file: token \"<n>\" has an id outside 0..2097151");
+  EXPECT_TRUE(refusal(file, R"({"added_tokens_decoder": {"x": {"content": "<n>"}}})")
+                  .starts_with("file: token \"<n>\" has an id outside 0.."));
   EXPECT_EQ(refusal(file, "{"), "tokenizer_config.json beside file: not valid JSON");
 }
 

@@ -22,6 +22,6 @@ for (const key of new Set(rows.map((row) => `${row.file} ${row.chunk}`))) {
   console.log(file.padEnd(8) + (runs[0].own.bytes / 1e6).toFixed(2).padStart(5) +
     chunk.padStart(14) + median(runs.map((run) => megabytes(run.own))).toFixed(1).padStart(16) +
     median(runs.map((run) => megabytes(run.peer))).toFixed(1).padStart(18) +
-    `${median(ratios).toFixed(1)} (${ratios.map((r) => r.toFixed(1)).join(" ")})`.padStart(24));
+    `${median(ratios).toFixed(1)} (${ratios.map((r) => r.toFixed(1)).join(" ")})`.padStart(34));
 }
 process.exit(failed);
