@@ -10,6 +10,7 @@ libraries=$2
 oracle=$root/golden/oracle/public
 model=$root/golden/tiny-qwen3_5
 failed=0
+prompts=() # --prompt NAME ...; none: all
 
 judge() { # judge NAME GGUF CACHE DECLARED VERDICTS...: starts a server on the file and judges it
   local name=$1 file=$2 cache=$3 declared=$4
@@ -27,6 +28,7 @@ judge() { # judge NAME GGUF CACHE DECLARED VERDICTS...: starts a server on the f
   if [ -n "$port" ]; then
     "$root/build/bin/lockstep-diverge" "oracle:$oracle" "http://127.0.0.1:$port" \
       --prompts "$oracle" --model "$model" --precision "$declared" --top 16 --local 0 \
+      "${prompts[@]}" \
       --html "$name.html" > "$name.txt" 2> "$name.log" || true
     verdict=$(sed -n 's/^verdict: \([A-Z]*\).*/\1/p' "$name.txt")
   fi
@@ -52,6 +54,8 @@ done
 judge llama-f32 gguf/model-f32.gguf f32 fp32 SAME TIE
 judge llama-f16 gguf/model-f16.gguf f16 f16 SAME TIE
 judge llama-q8_0 gguf/model-q8_0.gguf f16 f16 DRIFT
+# Each fork costs a completion, and these fork at nearly every step: short prompts will do.
+prompts=(--prompt chat-code --prompt chat-choice --prompt repeat)
 for mistake in v-heads-not-tiled norm-without-one q-and-gate-swapped a-log-kept \
   layer-from-another; do
   /usr/bin/python3 "$root/ci/lanes/peers/plant_gguf.py" gguf/model-f32.gguf planted.gguf "$mistake"
