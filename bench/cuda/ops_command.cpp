@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,7 +20,22 @@
 namespace lockstep {
 namespace {
 
+#ifdef LOCKSTEP_KERNEL_MUTANTS
+constexpr bool kMayAblate = true;
+#else
+constexpr bool kMayAblate = false;
+#endif
+
+// Kernels that can leave work out are in lockstep-bench-ablate alone.
+void arm_ablation(const std::string& what) {
+  if (what.empty()) return;
+  const char* number = what == "math" ? "101" : "102";
+  setenv("LOCKSTEP_KERNEL_MUTANT", number, 1);
+  fmt::print("without {}: results are wrong, times show what the kernels wait for\n", what);
+}
+
 int bench_ops(const bench_cuda::OpsSettings& settings) {
+  arm_ablation(settings.ablate);
   const std::unique_ptr<Device> device = open_device(settings.device);
   const std::unique_ptr<Stream> stream = device->new_stream();
   bench_cuda::OpsRun run{settings, *device, *stream, 0.0, {}};
@@ -85,6 +101,10 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   command->add_option("--segment", settings->segment, "Positions of an attention segment")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->capture_default_str();
+  if (kMayAblate) {
+    command->add_option("--ablate", settings->ablate, "Leave out: math or loads")
+        ->check(CLI::IsMember({"math", "loads"}));
+  }
   command->add_option("--replays", settings->n_replays, "Timed replays of each graph")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -17,6 +17,7 @@ struct OpsSettings {
   std::vector<int> tokens = {1, 4, 8};
   std::string family = "auto";
   int segment = 2048;
+  std::string ablate;  // empty, math or loads
   int n_replays = 7;
   bool json = false;
 

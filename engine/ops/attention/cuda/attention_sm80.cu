@@ -35,15 +35,15 @@ __global__ void __launch_bounds__(kThreads, 1) attention_sm80_int8(const Attenti
     __syncthreads();
     fetch_step<kTiles>(p, segment, shared, step + kStages<kTiles> - 1);
     const Stage stage = shared.stage(step % kStages<kTiles>);
-    float scores[kTiles][4];
-    score_step<kTiles>(stage, shared, scores);
+    float scores[kTiles][4] = {};
+    if (!mutant(Mutant::ablate_math)) score_step<kTiles>(stage, shared, scores);
     rows.publish_maximum(scores, segment.first + step * kStep, shared);
     transpose_v_scales(stage, shared.v_scales);
     __syncthreads();
     float rescale[kTiles][2];
     rows.weigh(scores, segment.first + step * kStep, shared, rescale);
     if (!mutant(Mutant::attention_missing_barrier)) __syncthreads();
-    add_values<kTiles>(stage, shared, rescale, sums);
+    if (!mutant(Mutant::ablate_math)) add_values<kTiles>(stage, shared, rescale, sums);
   }
   rows.store_denominators(p, segment, shared);
   store_values<kTiles>(p, segment, shared, sums);

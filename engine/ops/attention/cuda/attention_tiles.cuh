@@ -146,7 +146,7 @@ template <int kTiles>
 __device__ __forceinline__ void fetch_step(const AttentionParams& p, const Segment& segment,
                                            const SharedMemory<kTiles>& shared, int step) {
   const int64_t vectors = int64_t{p.n_kv_heads} * kPage;
-  if (step * kStep < segment.end - segment.first) {
+  if (step * kStep < segment.end - segment.first && !mutant(Mutant::ablate_loads)) {
     const Stage stage = shared.stage(step % kStages<kTiles>);
     const int chunk = threadIdx.x % 16;
 #pragma unroll

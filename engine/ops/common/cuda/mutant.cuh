@@ -33,6 +33,10 @@ enum class Mutant : int {
   attention_segment_tail = 18,     // the last partial step of a segment is skipped
   attention_merge_order = 19,      // segments merged without rescaling the first one
   attention_denominator = 20,      // the denominator misses the merge factor
+
+  // No faults but ablations, for lockstep-bench-ablate: what is left without half of the work.
+  ablate_math = 101,
+  ablate_loads = 102,
 };
 
 #ifdef LOCKSTEP_KERNEL_MUTANTS
@@ -43,12 +47,16 @@ __device__ __forceinline__ bool mutant(Mutant which) {
   return armed_mutant == static_cast<int>(which);
 }
 
-// Before a launch: hands the number to the kernels of this source.
+// Before the first launch: hands the number to the kernels of this source.
 static inline void arm_mutant() {
-  const char* text = std::getenv("LOCKSTEP_KERNEL_MUTANT");
-  const int number = text == nullptr ? 0 : std::atoi(text);
-  cudaMemcpyToSymbol(armed_mutant, &number, sizeof(number));
-  cudaDeviceSynchronize();
+  static const bool armed = [] {
+    const char* text = std::getenv("LOCKSTEP_KERNEL_MUTANT");
+    const int number = text == nullptr ? 0 : std::atoi(text);
+    cudaMemcpyToSymbol(armed_mutant, &number, sizeof(number));
+    cudaDeviceSynchronize();
+    return true;
+  }();
+  static_cast<void>(armed);
 }
 
 #else

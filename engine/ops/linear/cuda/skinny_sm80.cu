@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 1) skinny_sm80(const SkinnyParams p)
 
   // A group of copies for every stage, empty beyond the end: waiting counts groups.
   const auto refill = [&](int stage) {
-    if (my_blocks != 0 && ahead.tile < p.n_tiles) {
+    if (my_blocks != 0 && ahead.tile < p.n_tiles && !mutant(Mutant::ablate_loads)) {
       Tile::copy(p, ahead.tile, 8 * ahead.block + slice, lane, ring + stage * Tile::kStageBytes);
       ahead.step(my_blocks, stride);
     }
@@ -137,7 +137,9 @@ __global__ void __launch_bounds__(kThreads, 1) skinny_sm80(const SkinnyParams p)
       tile.read(ring + stage * Tile::kStageBytes, lane);
       // The stage before this one was read in the last pass.
       refill(mutant(Mutant::linear_stale_stage) ? stage : (stage == 0 ? kStages - 1 : stage - 1));
-      tile.multiply(x + at.block * (8 * Tile::kColumns * 2), acc);
+      if (!mutant(Mutant::ablate_math)) {
+        tile.multiply(x + at.block * (8 * Tile::kColumns * 2), acc);
+      }
       stage = stage == kStages - 1 ? 0 : stage + 1;
     }
     const int tile_index = at.tile;
