@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/commands.h"
+#include "bench/timer.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
@@ -95,12 +95,6 @@ Sample measure(const Server& server, int seed, int n_tokens) {
   }
   sample.tokens_per_s = 1000.0 * n_tokens / (ms_since(begin) - sample.first_ms);
   return sample;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
 int bench_proxy(const ProxyBenchSettings& settings) {

@@ -1,17 +1,13 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/table.h"
 #include "validation/compare/isolate.h"
+#include "validation/compare/json_number.h"
 
 namespace lockstep {
 namespace {
-
-double finite(double value) {
-  return std::isfinite(value) ? value : 1e300;
-}
 
 // Everything with `verbose`, else the culprits and their victims.
 std::string tap_table(const IsolatedPrompt& prompt, bool colour, bool verbose) {

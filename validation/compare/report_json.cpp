@@ -1,18 +1,13 @@
 #include "validation/compare/report_json.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "validation/compare/json_number.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr double kNotFinite = 1e300;  // JSON knows neither infinity nor NaN
-
-double finite(double value) {
-  return std::isfinite(value) ? value : kNotFinite;
-}
 
 Json tap_json(const TapRow& row) {
   Json json = {{"tap", row.tap},

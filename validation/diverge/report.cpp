@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/table.h"
+#include "validation/compare/json_number.h"
 #include "validation/diverge/diverge.h"
 #include "validation/gate/svg_plot.h"
 
@@ -88,10 +88,6 @@ std::string side_by_side(const PromptDivergence& prompt) {
   const size_t fork = common_bytes(prompt.text_a, prompt.text_b);
   return fmt::format("{}\n  A: {}\n  B: {}\n", prompt.evidence.name, around(prompt.text_a, fork),
                      around(prompt.text_b, fork));
-}
-
-double finite(double value) {
-  return std::isfinite(value) ? value : 1e300;
 }
 
 nlohmann::ordered_json judgement_json(const ForkJudgement& judgement) {
