@@ -1,7 +1,9 @@
 #include "engine/media/decode.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/resource.h>
+#include <algorithm>
 
 #include <cmath>
 #include <functional>
@@ -196,6 +198,19 @@ TEST(DecodeHostile, ABombInATextTakesLittleMemory) {
   // Memory that is held is seen.
   const std::vector<uint8_t> held(kText, 1);
   EXPECT_GE(peak_bytes() - before, kText / 2) << held.back();
+}
+
+// libpng would allocate what the chunk says.
+TEST(DecodeHostile, AChunkLongerThanTheFileIsRefusedByItsLength) {
+  Bytes png = encode_png(test_picture(20, 16), {PngKind::rgb, false, 6});
+  const std::string name = "eXIf";
+  const auto found =
+      std::search(png.begin(), png.end(), name.begin(), name.end(),
+                  [](std::byte a, char b) { return a == static_cast<std::byte>(b); });
+  ASSERT_NE(found, png.end());
+  *(found - 4) = std::byte{0x45};  // the highest byte of the length
+  const std::string why = refusal(png);
+  EXPECT_NE(why.find("says that it holds 1157627"), std::string::npos) << why;
 }
 
 TEST(DecodeHostile, OtherFilesAndAnimationsAreRefused) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxChunkBytes = size_t{8} << 20;  // a compressed text or profile, unpacked
 constexpr size_t kMaxMessage = 200;
+constexpr size_t kSignatureBytes = 8;  // the caller has seen them
 
 struct Reader {
   std::span<const std::byte> bytes;
@@ -40,19 +41,27 @@ struct Handles {
   ~Handles() { png_destroy_read_struct(&png, info == nullptr ? nullptr : &info, nullptr); }
 };
 
-// libpng reads an animation's first picture and ignores the rest; the chunk acTL marks one. It
-// stands before IDAT.
-bool is_animated(std::span<const std::byte> bytes) {
-  size_t at = 8;
-  while (bytes.size() - at >= 8) {
+// Looks at the heads of all chunks before libpng does, which allocates what a chunk says that it
+// holds (eXIf) before it reads it, whatever the limits, and which reads an animation's first
+// picture and ignores the rest (the chunk acTL marks one).
+void check_chunks(std::span<const std::byte> bytes, const std::string& label) {
+  constexpr size_t kHeadBytes = 8;
+  constexpr size_t kCrcBytes = 4;
+  size_t at = kSignatureBytes;
+  while (bytes.size() - at >= kHeadBytes) {
     const auto* head = reinterpret_cast<const png_byte*>(bytes.data() + at);
-    if (std::memcmp(head + 4, "acTL", 4) == 0) return true;
-    if (std::memcmp(head + 4, "IDAT", 4) == 0) return false;
     const size_t n_bytes = png_get_uint_32(head);
-    if (bytes.size() - at < 12 || bytes.size() - at - 12 < n_bytes) return false;
-    at += 12 + n_bytes;
+    if (std::memcmp(head + 4, "acTL", 4) == 0) {
+      fail("{}: is an animation; send a still picture", label);
+    }
+    if (std::memcmp(head + 4, "IEND", 4) == 0) return;
+    const size_t n_left = bytes.size() - at - kHeadBytes;
+    if (n_left < kCrcBytes || n_left - kCrcBytes < n_bytes) {
+      fail("{}: not a readable PNG: the chunk at byte {} says that it holds {} bytes, {} are left",
+           label, at, n_bytes, n_left);
+    }
+    at += kHeadBytes + n_bytes + kCrcBytes;
   }
-  return false;
 }
 
 // Everything to three channels of 8 bits.
@@ -98,7 +107,7 @@ int stored_orientation(const Handles& handles) {
 
 StoredImage decode_png(std::span<const std::byte> bytes, const std::string& label,
                        const ImageLimits& limits) {
-  if (is_animated(bytes)) fail("{}: is an animation; send a still picture", label);
+  check_chunks(bytes, label);
   Reader reader{bytes};
   Handles handles;
   handles.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
