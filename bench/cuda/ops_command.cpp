@@ -15,6 +15,7 @@
 #include "bench/commands.h"
 #include "bench/cuda/attention_bench.h"
 #include "bench/cuda/linear_bench.h"
+#include "bench/cuda/rows_bench.h"
 #include "engine/base/table.h"
 
 namespace lockstep {
@@ -42,6 +43,9 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
   run.read_bytes_per_s = bench_cuda::measure_read(run);
   if (settings.wants("linear")) bench_cuda::run_linear(run);
   if (settings.wants("attention")) bench_cuda::run_attention(run);
+  if (settings.wants("rows")) bench_cuda::run_rows(run);
+  if (settings.wants("sample")) bench_cuda::run_sample(run);
+  if (settings.wants("vision")) bench_cuda::run_vision(run);
   if (settings.json) {
     nlohmann::json rows = nlohmann::json::array();
     for (const bench_cuda::OpsRow& row : run.rows) {
@@ -84,16 +88,16 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("ops", "CUDA kernels over the 27B shapes, cold caches");
   const auto settings = std::make_shared<bench_cuda::OpsSettings>();
   command->add_option("--device", settings->device, "cuda or cuda:N")->capture_default_str();
-  command->add_option("--ops", settings->ops, "linear, attention, with commas")
+  command->add_option("--ops", settings->ops, "linear, attention, rows, sample, vision")
       ->delimiter(',')
-      ->check(CLI::IsMember({"linear", "attention"}))
+      ->check(CLI::IsMember({"linear", "attention", "rows", "sample", "vision"}))
       ->capture_default_str();
   command->add_option("--codecs", settings->codecs, "Codecs of linear, with commas")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--tokens", settings->tokens, "Columns, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 128))
+      ->check(CLI::Range(1, 2048))
       ->capture_default_str();
   command->add_option("--family", settings->family, "Kernels: auto, sm70 or sm80")
       ->check(CLI::IsMember({"auto", "sm70", "sm80"}))

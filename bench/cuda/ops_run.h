@@ -12,7 +12,7 @@ namespace lockstep::bench_cuda {
 
 struct OpsSettings {
   std::string device = "cuda";
-  std::vector<std::string> ops = {"linear", "attention"};
+  std::vector<std::string> ops = {"linear", "attention", "rows", "sample", "vision"};
   std::vector<std::string> codecs = {"nvfp4", "fp8", "int4", "bf16"};
   std::vector<int> tokens = {1, 4, 8};
   std::string family = "auto";

@@ -53,6 +53,11 @@ constexpr double gated_rmsnorm_relative(int64_t width) {
   return accumulated(mean_square_root_roundings(width) + 3.0 + kSiluRoundings + 1.0);
 }
 
+// CUDA, whatever the width: a thread adds up to 16 squares, then five steps over a warp and five
+// over the warps. The rest as above.
+inline constexpr double kBlockSumRoundings = 16.0 + 5.0 + 5.0;
+inline constexpr double kRmsNormCudaRelative = accumulated((kBlockSumRoundings + 2.0) / 2.0 + 5.0);
+
 // The SiLU and the product with `up`.
 inline constexpr double kSwigluRelative = accumulated(kSiluRoundings + 1.0);
 
@@ -169,6 +174,13 @@ constexpr double layernorm_mean_error(int64_t width, double mean_magnitude) {
   return (static_cast<double>(width) / 16 + 5) * kFloatUnit * mean_magnitude;
 }
 
+// CUDA: every term of the bound grows with the steps of a sum at most linearly; narrow rows have
+// more of them on a card than in 16 lanes.
+constexpr double layernorm_cuda_factor(int64_t width) {
+  const double steps = static_cast<double>(width) / 16 + 5;
+  return steps < kBlockSumRoundings + 1 ? (kBlockSumRoundings + 1) / steps : 1.0;
+}
+
 // All three in units of the standard deviation: the error of the mean, and |x - mean|. A shifted
 // mean raises the variance by its square. Roundings: the difference (twice, the first halved by the
 // root), the sum of squares, the root, the reciprocal and the product; then the fused sum with the
@@ -211,7 +223,33 @@ constexpr double vision_attention_error(int64_t n_keys, double score_error, doub
          (magnitude * (weight + n * kFloatUnit) + value * (weight + (n / 16 + 6) * kFloatUnit));
 }
 
+// CUDA. A score is one chain over the head. Old sums are rescaled once for every step of 32 keys:
+// an exponential and a product each; the exponents of all steps together make up the range. The
+// denominator adds four keys a lane and step, then three steps over lanes.
+constexpr double vision_attention_cuda_score_error(int head_dim, double condition) {
+  return (head_dim + 1) * kFloatUnit * condition;
+}
+constexpr double vision_attention_cuda_error(int64_t n_keys, double score_error, double score_range,
+                                             double magnitude, double value) {
+  const auto n = static_cast<double>(n_keys);
+  const double steps = n / 32 + 1;
+  const double weight =
+      2 * score_error + (2 * score_range + kExpRoundings * (steps + 1) + steps) * kFloatUnit;
+  return kSecondOrder *
+         (magnitude * (weight + n * kFloatUnit) + value * (weight + (n / 8 + 4) * kFloatUnit));
+}
+
 // One product, three fused sums: for condition = sum |w r|.
 inline constexpr double kWeightedEmbeddingCondition = accumulated(4.0);
+
+// ---- sample on a card --------------------------------------------------------------------------
+
+// How near a threshold may lie to a border between two candidates before the card and the CPU may
+// choose differently, in units of the largest mass. The card rounds n masses to multiples of 2^-44
+// and exponentials within 2^-49; the CPU adds n masses in float64; the threshold is one product.
+constexpr double sample_border(int64_t n_candidates, double total) {
+  const auto n = static_cast<double>(n_candidates);
+  return n * 0x1p-44 + total * ((n + 4) * 0x1p-53 + 0x1p-48);
+}
 
 }  // namespace lockstep::tolerance

@@ -33,6 +33,31 @@ enum class Mutant : int {
   attention_segment_tail = 18,     // the last partial step of a segment is skipped
   attention_merge_order = 19,      // segments merged without rescaling the first one
   attention_denominator = 20,      // the denominator misses the merge factor
+  norm_branch_unrounded = 75,      // the sum of two partial sums is not rounded
+  norm_sum_unrounded = 76,         // the residual sum is normalised before it is rounded
+  norm_eps = 77,                   // the norm leaves epsilon out
+  layernorm_tail = 78,             // threads beyond the row add the mean's square to the variance
+  layernorm_stale_buffer = 79,     // both sums of a row share one buffer without a barrier
+  add_tail = 80,                   // the last values of a sum are left out
+  embedding_border = 81,           // the last row of the table counts as outside
+  weighted_unfused = 82,           // products are rounded before they are added
+  swiglu_stride = 83,              // rows of `up` are taken to be dense
+  gelu_side = 84,                  // positive values take the tail of negative ones
+  bias_unrounded = 85,             // the product with its bias is not rounded before what follows
+  rope_axis = 86,                  // all pairs turn by the temporal position
+  hadamard_stage = 87,             // the stage of stride 8 is left out
+  kv_page = 88,                    // the second page is taken for the first
+  kv_overflow = 89,                // binary16 overflows to infinity
+  kv_scale_group = 90,             // the scale ignores half of its group
+  kv_truncated = 91,               // codes are truncated
+  prepare_value_changed = 92,      // values are normalised like keys
+  vision_mask = 93,                // keys beyond the last one count
+  vision_stale_maximum = 94,       // old sums are not rescaled when the maximum grows
+  argmax_tie = 95,                 // the highest id wins a tie
+  argmax_nan = 96,                 // a NaN is ignored
+  sample_mass_before = 97,         // a bin's search forgets the mass of the bins above
+  sample_rounds = 98,              // Philox makes one round fewer
+  sample_not_restored = 99,        // logits keep their penalties
 
   // No faults but ablations, for lockstep-bench-ablate: what is left without half of the work.
   ablate_math = 101,

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "bench/cuda/ops_run.h"
+
+namespace lockstep::bench_cuda {
+
+// Norms, element-wise ops, heads and cache, over the widths of the 27B model.
+void run_rows(OpsRun& run);
+// Draws from the whole vocabulary, a column for each token.
+void run_sample(OpsRun& run);
+// The vision tower's ops, over patches.
+void run_vision(OpsRun& run);
+
+}  // namespace lockstep::bench_cuda

@@ -1,0 +1,48 @@
+// What the host passes to the kernels of sample.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "engine/ops/argmax/cuda/slice_summary.h"
+#include "engine/ops/sample/cuda/sample_cuda.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int kMassBins = 4096;
+inline constexpr double kBinsPerUnit = 64.0;  // of (largest - logit) / temperature
+inline constexpr double kMassUnit = 0x1p44;
+inline constexpr int32_t kRepeated = 1;  // flags of LogitAdjustment
+inline constexpr int32_t kPenalised = 2;
+inline constexpr int32_t kBiased = 4;
+
+struct SampleParams {
+  float* logits;
+  int64_t stride;
+  int64_t n_vocab;
+  int64_t n_live;
+  const SampleColumn* columns;
+  const LogitAdjustment* adjustments;
+  SampleResult* out;
+  int n_columns;
+  int n_top;
+  int n_slices;        // of the live logits
+  int n_vocab_slices;  // of all
+  // Workspace.
+  SliceSummary* summaries;  // [n_columns, n_slices]
+  uint64_t* lists;          // [n_columns, n_slices, kListedTopK] ranks, 0 where there is none
+  uint64_t* masses;         // [n_columns, kMassBins]
+  uint64_t* counts;         // [n_columns, kMassBins]
+  uint64_t* gathered;       // [n_columns, n_live] ranks
+  float* saved;             // [adjustments] logits before them
+};
+
+// Slices of the raw logits of the whole vocabulary, n_top of each listed; then the results.
+void launch_describe(const SampleParams& p, cudaStream_t stream);
+void launch_adjust(const SampleParams& p, cudaStream_t stream);
+void launch_restore(const SampleParams& p, cudaStream_t stream);
+// Slices of the live logits, as many of each listed as its column wants.
+void launch_scan(const SampleParams& p, cudaStream_t stream);
+void launch_masses(const SampleParams& p, cudaStream_t stream);
+void launch_choose(const SampleParams& p, cudaStream_t stream);
+
+}  // namespace lockstep::cuda
