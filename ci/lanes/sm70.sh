@@ -12,6 +12,10 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 build=$root/build-sm70
+# Sources for every card whose kernels run in decode rounds.
+decode_rows=(argmax/cuda/argmax embedding/cuda/embedding hadamard/cuda/hadamard
+  kv_write/cuda/kv_write prepare_heads/cuda/prepare_heads residual_add/cuda/residual_add
+  rmsnorm/cuda/rmsnorm rope/cuda/rope sample/cuda/choose sample/cuda/scan swiglu/cuda/swiglu)
 
 # Compiles the sm_70 kernels and prints what cuobjdump says about them. Words after the first are
 # flags of nvcc.
@@ -22,7 +26,9 @@ dump_kernels() {
   local nvcc=$toolkit/usr/lib/nvidia-cuda-toolkit/bin/nvcc
   local objects=()
   mkdir -p "$build/sass"
-  for source in "$root"/engine/ops/*/cuda/*_sm70.cu; do
+  local sources=("$root"/engine/ops/*/cuda/*_sm70.cu)
+  for source in "${decode_rows[@]}"; do sources+=("$root/engine/ops/$source.cu"); done
+  for source in "${sources[@]}"; do
     object=$build/sass/$(basename "$source" .cu).cubin
     "$nvcc" -ccbin g++ -std=c++20 -O3 --fmad=false -arch=sm_70 -I"$root" "$@" \
       -cubin "$source" -o "$object"
