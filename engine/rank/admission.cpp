@@ -61,7 +61,7 @@ void RankEngine::admit() {
     slot->request = &entry.request;
     slot->result = &entry.result;
     slot->taps = entry.taps.get();
-    if (!make_room(entry.request, slot)) return;
+    if (!make_room(entry.request, slot, static_cast<int>(i))) return;
     waiting_.pop_front();
     for (const int32_t token : entry.request.prompt) ++slot->history.prompt_counts[token];
     slots_[i] = std::move(slot);
@@ -71,8 +71,8 @@ void RankEngine::admit() {
 
 // Reserves every page that the request can need, and starts it from a cached prefix where there is
 // one.
-bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) {
-  slot->sequence = make_sequence(model_.config, model_.weights.dims);
+bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot, int index) {
+  backend_->begin(slot->sequence, index);
   plant_fresh_sequence_faults(slot->sequence);
   slot->place_prompt(model_.config);
   const int64_t n_pages = KvCache::pages_for(slot->prompt_tokens() + request.max_tokens);
@@ -87,7 +87,7 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) 
     slot->sequence.page_table.assign(snapshot->pages.begin(), snapshot->pages.end() - 1);
     kv_.share(slot->sequence.page_table);
     if (!fault_fires("cache.page-not-copied")) {
-      kv_.copy_page(snapshot->pages.back(), fresh.front());
+      backend_->copy_page(snapshot->pages.back(), fresh.front());
     }
     restore(*slot, *snapshot);
   }
@@ -99,10 +99,8 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot) 
 }
 
 void RankEngine::restore(Slot& slot, const Snapshot& snapshot) {
-  slot.sequence.gdn = snapshot.states;
-  if (fault_fires("cache.wrong-grid-point")) {
-    slot.sequence.gdn = make_sequence(model_.config, model_.weights.dims).gdn;
-  }
+  // A planted fault leaves the states of a fresh sequence.
+  if (!fault_fires("cache.wrong-grid-point")) backend_->set_states(slot.sequence, snapshot.states);
   plant_restored_faults(slot.sequence);
   slot.sequence.n_positions = snapshot.position();
   slot.n_mtp_slots = snapshot.position() - 1;

@@ -9,7 +9,6 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/model/weight_slices.h"
-#include "engine/rank/branches.h"
 
 namespace lockstep {
 namespace {
@@ -95,7 +94,8 @@ std::vector<int32_t> read_draft_vocab(const std::string& flag, int64_t n_live) {
   return ids;
 }
 
-DraftHead::DraftHead(const Model& model, std::vector<int32_t> ids, int64_t n_live) : model_(model) {
+DraftHead::DraftHead(const Model& model, Backend& backend, std::vector<int32_t> ids, int64_t n_live)
+    : model_(model), backend_(backend) {
   const RankDims& dims = model.weights.dims;
   const int64_t first = int64_t{dims.rank} * dims.vocab_rows;
   if (!ids.empty()) {
@@ -107,12 +107,13 @@ DraftHead::DraftHead(const Model& model, std::vector<int32_t> ids, int64_t n_liv
       }
     }
     gather_rows(local);
-    return;
+  } else {
+    matrix_ = model.weights.lm_head;
+    for (int64_t row = 0; row < dims.vocab_rows; ++row) {
+      row_ids_.push_back(first + row < n_live ? static_cast<int32_t>(first + row) : -1);
+    }
   }
-  matrix_ = model.weights.lm_head;
-  for (int64_t row = 0; row < dims.vocab_rows; ++row) {
-    row_ids_.push_back(first + row < n_live ? static_cast<int32_t>(first + row) : -1);
-  }
+  backend_.set_draft_head(matrix_);
 }
 
 // Copies the rows `local_ids` (ascending, of this rank's part), or the blocks of rows that share
@@ -170,10 +171,9 @@ DraftHead::Candidate DraftHead::best_of(const float* logits) const {
 
 std::vector<int32_t> DraftHead::best_tokens(const float* rows, int64_t n) {
   const int64_t n_rows = n_scored_rows();
-  grow(logits_, n * n_rows);
-  linear_rows(model_, matrix_, rows, n, logits_.data(), n_rows, Rounding::none);
+  const float* logits = backend_.draft_logits(rows, n);
   std::vector<Candidate> mine;
-  for (int64_t i = 0; i < n; ++i) mine.push_back(best_of(logits_.data() + i * n_rows));
+  for (int64_t i = 0; i < n; ++i) mine.push_back(best_of(logits + i * n_rows));
   const auto n_ranks = static_cast<size_t>(model_.comm.n_ranks());
   std::vector<Candidate> all(mine.size() * n_ranks);
   model_.comm.all_gather_bytes(std::as_bytes(std::span(mine)),

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/layers.h"
+#include "engine/rank/backend.h"
 
 namespace lockstep {
 
@@ -19,8 +19,9 @@ std::vector<int32_t> read_draft_vocab(const std::string& flag, int64_t n_live);
 // side. Over two ranks each offers its best, not its logits.
 class DraftHead {
  public:
-  // `ids` as read_draft_vocab returns them; empty: all rows below n_live. `model` must outlive it.
-  DraftHead(const Model& model, std::vector<int32_t> ids, int64_t n_live);
+  // `ids` as read_draft_vocab returns them; empty: all rows below n_live. `model` and `backend`
+  // must outlive it.
+  DraftHead(const Model& model, Backend& backend, std::vector<int32_t> ids, int64_t n_live);
 
   // The best token of each of `n` rows [n, hidden]: lowest id on ties, the same on every rank. A
   // row with NaN logits gets some token: verification refuses it and names what is wrong.
@@ -28,7 +29,6 @@ class DraftHead {
 
   // Rows of the head that this rank multiplies.
   int64_t n_scored_rows() const;
-  int64_t n_workspace_floats() const { return static_cast<int64_t>(logits_.size()); }
 
  private:
   struct Candidate {
@@ -39,13 +39,13 @@ class DraftHead {
   Candidate best_of(const float* logits) const;
 
   const Model& model_;
+  Backend& backend_;
   MatrixPieces matrix_;           // this rank's rows, or the listed ones of them
   std::vector<int32_t> row_ids_;  // id of each row of matrix_; -1: is no candidate
   std::vector<std::byte> codes_;  // what matrix_ points to, with a list
   std::vector<std::byte> scales_;
   std::vector<uint8_t> zero_points_;
   std::vector<float> row_scales_;
-  std::vector<float> logits_;  // [n, rows]
 };
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
   }
   if (batch.spans.empty()) return;
   std::vector<float> outputs;
-  mtp_forward(model_, batch, rows.data(), workspace_, any_proposal ? &outputs : nullptr);
+  backend_.mtp_forward(batch, rows.data(), any_proposal ? &outputs : nullptr);
   if (!any_proposal) return;
 
   std::vector<Slot*> slots;
@@ -70,7 +70,7 @@ void Drafter::propose(std::vector<Slot*> slots, std::vector<float> outputs, int 
       rows.insert(rows.end(), row, row + hidden);
     }
     if (unfinished.empty()) return;
-    mtp_forward(model_, batch, rows.data(), workspace_, &outputs);
+    backend_.mtp_forward(batch, rows.data(), &outputs);
     slots = std::move(unfinished);
   }
 }

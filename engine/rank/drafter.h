@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/rank/draft_vocab.h"
-#include "engine/rank/mtp.h"
 #include "engine/rank/slot.h"
 
 namespace lockstep {
@@ -18,8 +17,11 @@ struct DraftOptions {
 
 class Drafter {
  public:
-  Drafter(const Model& model, const DraftOptions& options)
-      : model_(model), options_(options), head_(model, options.draft_vocab, options.n_live) {}
+  Drafter(const Model& model, Backend& backend, const DraftOptions& options)
+      : model_(model),
+        backend_(backend),
+        options_(options),
+        head_(model, backend, options.draft_vocab, options.n_live) {}
 
   bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
 
@@ -34,8 +36,6 @@ class Drafter {
     std::vector<const float*> embedding_rows{};  // as in Batch: empty, or one a token
   };
 
-  int64_t n_workspace_floats() const { return workspace_.n_floats() + head_.n_workspace_floats(); }
-
   // Rebuilds the MTP slots of all advances and fills slot.drafts of those that ask.
   void advance(const std::vector<Advance>& advances, int round);
 
@@ -44,8 +44,8 @@ class Drafter {
   int64_t first_visible(int64_t position) const;
 
   const Model& model_;
+  Backend& backend_;
   DraftOptions options_;
-  MtpWorkspace workspace_;
   DraftHead head_;
 };
 

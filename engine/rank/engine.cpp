@@ -10,7 +10,6 @@
 #include "engine/base/fault.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/gated_delta/gated_delta.h"
-#include "engine/rank/branches.h"
 #include "engine/rank/memory_plan.h"
 #include "engine/rank/planted_faults.h"
 #include "engine/rank/state_taps.h"
@@ -72,8 +71,10 @@ RankEngine::RankEngine(const ModelConfig& config, const RankWeights& weights,
              kv_,
              comm,
              pool},
-      drafter_(model_, {options.n_drafts, live_tokens(config, options), options.draft_window,
-                        options.draft_vocab}) {
+      backend_(make_cpu_backend(model_)),
+      drafter_(model_, *backend_,
+               {options.n_drafts, live_tokens(config, options), options.draft_window,
+                options.draft_vocab}) {
   if (options.prefill_grid <= 0 || options.prefill_grid % kGdnChunk != 0) {
     fail_with(ExitCode::usage, "--prefill-grid {}: must be a positive multiple of {}",
               options.prefill_grid, kGdnChunk);
@@ -110,12 +111,6 @@ const Slot* RankEngine::slot_of(uint64_t id) const {
   return nullptr;
 }
 
-int64_t RankEngine::workspace_bytes() const {
-  const int64_t n_floats =
-      workspace_.n_floats() + logits_.n_floats() + drafter_.n_workspace_floats();
-  return n_floats * static_cast<int64_t>(sizeof(float));
-}
-
 bool RankEngine::step() {
   record_ = {};
   emitted_.clear();
@@ -142,16 +137,16 @@ void RankEngine::prefill_chunk(Slot& slot) {
   batch.add({&slot.sequence, Phase::prefill, begin, end - begin, 0, slot.prompt_tokens(), slot.taps,
              0, &slot.images.tap_rows(), slot.request->injection.get()},
             slot.request->prompt.data() + begin, slot.images.rows(model_, begin, end, slot.taps));
-  forward(model_, batch, workspace_);
+  const float* rows = backend_->forward(batch);
   slot.sequence.n_positions = end;
   slot.result->computed_tokens += end - begin;
-  const float* last_row = workspace_.normed.data() + (end - begin - 1) * hidden;
+  const float* last_row = rows + (end - begin - 1) * hidden;
   if (end == slot.prompt_tokens()) {
-    record_states(model_, slot);
+    record_states(model_, *backend_, slot);
     plant_state_faults(model_.config, model_.comm.rank(), static_cast<int>(round_), slot.sequence);
-    compute_logits(model_, last_row, 1, logits_);
+    const float* logits = backend_->logits(end - begin - 1, 1);
     slot.decoding = true;
-    const std::vector<int32_t> tokens = accept_columns(slot, logits_.logits.data(), 1);
+    const std::vector<int32_t> tokens = accept_columns(slot, logits, 1);
     emitted_.emplace_back(slot.id, tokens);
     record_.rows_digest = digest64(std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))),
                                    record_.rows_digest);
@@ -159,17 +154,17 @@ void RankEngine::prefill_chunk(Slot& slot) {
   const bool at_snapshot = !slot.snapshot_points.empty() && slot.snapshot_points.front() == end;
   if (at_snapshot) {
     slot.snapshot_points.erase(slot.snapshot_points.begin());
-    prefix_cache_.insert({slot.keys.begin(), slot.keys.begin() + end}, slot.sequence, last_row,
-                         hidden, round_);
+    prefix_cache_.insert({slot.keys.begin(), slot.keys.begin() + end}, slot.sequence,
+                         backend_->states(slot.sequence), last_row, hidden, round_);
   }
-  advance_mtp_in_prefill(slot, begin, end);
+  advance_mtp_in_prefill(slot, rows, begin, end);
   if (slot.decoding) slot.images.release();
   slot.result->prefill_s += seconds_since(start);
 }
 
 // MTP slots up to end-1: slot i needs token i+1, which for the last slot of the prompt is the first
 // generated token.
-void RankEngine::advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end) {
+void RankEngine::advance_mtp_in_prefill(Slot& slot, const float* rows, int64_t begin, int64_t end) {
   if (!drafter_.active() || slot.finished) return;
   const int64_t hidden = model_.config.hidden_size;
   Drafter::Advance advance{&slot, slot.n_mtp_slots, {}, {}, false};
@@ -181,7 +176,6 @@ void RankEngine::advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end) 
   // Slot i sees what stands at position i+1: of a pad its picture's row.
   advance.embedding_rows = slot.images.rows(model_, slot.n_mtp_slots + 1, end + 1, slot.taps);
   if (slot.n_mtp_slots < begin) advance.hidden = std::move(slot.carried_hidden);
-  const float* rows = workspace_.normed.data();
   advance.hidden.insert(advance.hidden.end(), rows, rows + (end - begin) * hidden);
   advance.propose = slot.decoding && slot.tokens_left() > 0;
   drafter_.advance({std::move(advance)}, static_cast<int>(round_));
@@ -205,30 +199,29 @@ void RankEngine::decode_round() {
     running.push_back(slot.get());
   }
   if (running.empty()) return;
-  forward(model_, batch, workspace_);
-  compute_logits(model_, workspace_.normed.data(), batch.n_columns(), logits_);
-  record_.rows_digest = digest64(
-      std::as_bytes(std::span(workspace_.normed.data(),
-                              static_cast<size_t>(batch.n_columns() * model_.config.hidden_size))),
-      record_.rows_digest);
+  const int64_t hidden = model_.config.hidden_size;
+  const float* rows = backend_->forward(batch);
+  const float* logits = backend_->logits(0, batch.n_columns());
+  record_.rows_digest =
+      digest64(std::as_bytes(std::span(rows, static_cast<size_t>(batch.n_columns() * hidden))),
+               record_.rows_digest);
 
   std::vector<Drafter::Advance> advances;
   for (size_t i = 0; i < running.size(); ++i) {
     Slot& slot = *running[i];
     const Span& span = batch.spans[i];
-    const std::vector<int32_t> tokens = accept_columns(
-        slot, logits_.logits.data() + span.column * model_.config.vocab_size, span.n_tokens);
+    const std::vector<int32_t> tokens =
+        accept_columns(slot, logits + span.column * model_.config.vocab_size, span.n_tokens);
     const auto n_taken = static_cast<int64_t>(tokens.size());
     emitted_.emplace_back(slot.id, tokens);
     slot.sequence.n_positions += n_taken;
     if (n_taken < span.n_tokens && !slot.finished) {
-      rewind_gdn(model_, slot.sequence, n_taken, workspace_);
+      backend_->rewind(slot.sequence, n_taken);
     }
     if (drafter_.active() && !slot.finished) {
-      const int64_t hidden = model_.config.hidden_size;
-      const float* rows = workspace_.normed.data() + span.column * hidden;
+      const float* taken = rows + span.column * hidden;
       advances.push_back({&slot, span.first_position, tokens,
-                          std::vector<float>(rows, rows + n_taken * hidden), true});
+                          std::vector<float>(taken, taken + n_taken * hidden), true});
       plant_hidden_faults(advances.back().hidden, hidden);
     }
   }

@@ -17,6 +17,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/lockstep/round_record.h"
 #include "engine/model/config.h"
+#include "engine/rank/backend.h"
 #include "engine/rank/drafter.h"
 #include "engine/rank/engine_options.h"
 #include "engine/rank/kv_cache.h"
@@ -81,8 +82,7 @@ class RankEngine {
   const Slot* slot_of(uint64_t id) const;
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
   const KvCache& kv_cache() const { return kv_; }
-  // Bytes of activations and logits that the largest pass so far has needed.
-  int64_t workspace_bytes() const;
+  Backend& backend() const { return *backend_; }
   int64_t max_context() const { return context_limit_; }
   const std::vector<std::unique_ptr<Slot>>& slots() const { return slots_; }
   size_t n_waiting() const { return waiting_.size(); }
@@ -95,10 +95,10 @@ class RankEngine {
   };
 
   void admit();
-  bool make_room(const Request& request, std::unique_ptr<Slot>& slot);
+  bool make_room(const Request& request, std::unique_ptr<Slot>& slot, int index);
   void restore(Slot& slot, const Snapshot& snapshot);
   void prefill_chunk(Slot& slot);
-  void advance_mtp_in_prefill(Slot& slot, int64_t begin, int64_t end);
+  void advance_mtp_in_prefill(Slot& slot, const float* rows, int64_t begin, int64_t end);
   void decode_round();
   std::vector<int32_t> accept_columns(Slot& slot, const float* logits, int64_t n_columns);
   int32_t choose(Slot& slot, const float* logits);
@@ -115,9 +115,8 @@ class RankEngine {
   KvCache kv_;
   PrefixCache prefix_cache_;
   Model model_;
+  std::unique_ptr<Backend> backend_;
   Drafter drafter_;
-  Workspace workspace_;
-  LogitBuffers logits_;
   EngineEvents events_;
 
   std::map<uint64_t, Entry> entries_;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "engine/base/error.h"
+#include "engine/ops/kv_write/kv_write.h"
 
 namespace lockstep {
 
@@ -89,6 +90,16 @@ KvView KvCache::view(int layer, const std::vector<uint32_t>& page_table) const {
       shape_.n_pages * kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
   return {shape_.type, shape_.n_kv_heads, shape_.head_dim, memory_ + layer * layer_bytes,
           page_table.data()};
+}
+
+std::vector<float> read_kv_rows(const KvView& view, bool value, int64_t first, int64_t n) {
+  std::vector<float> rows(static_cast<size_t>(view.n_kv_heads * n * view.head_dim));
+  for (int head = 0; head < view.n_kv_heads; ++head) {
+    for (int64_t i = 0; i < n; ++i) {
+      kv_read(view, value, head, first + i, rows.data() + (head * n + i) * view.head_dim);
+    }
+  }
+  return rows;
 }
 
 }  // namespace lockstep

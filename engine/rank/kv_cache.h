@@ -63,4 +63,7 @@ class KvCache {
   std::vector<uint32_t> n_owners_;  // [n_pages]
 };
 
+// K or V vectors of positions [first, first + n) of a layer as float32 [kv heads, n, head_dim].
+std::vector<float> read_kv_rows(const KvView& view, bool value, int64_t first, int64_t n);
+
 }  // namespace lockstep

@@ -10,59 +10,9 @@
 #include "engine/ops/residual_add/residual_add.h"
 #include "engine/rank/branches.h"
 #include "engine/rank/planted_faults.h"
+#include "engine/rank/row_hooks.h"
 
 namespace lockstep {
-namespace {
-
-// The rows of a span that its taps record: the last prompt positions, or the first of decode.
-void record(const Span& span, const std::string& name, const float* x, int64_t width) {
-  if (span.taps == nullptr) return;
-  const std::string tap = span.phase == Phase::decode ? "decode/" + name : name;
-  if (!span.taps->wants(tap)) return;
-  const bool decode = span.phase == Phase::decode;
-  const int64_t n_last = std::min(span.taps->last(), span.prompt_tokens);
-  const int64_t begin = decode ? span.prompt_tokens : span.prompt_tokens - n_last;
-  const int64_t end = decode ? span.prompt_tokens + span.taps->last() : span.prompt_tokens;
-  const int64_t first = std::max(begin, span.first_position);
-  const int64_t last = std::min(end, span.first_position + span.n_tokens);
-  if (first >= last) return;
-  span.taps->put_rows(tap, first - begin, x + (span.column + first - span.first_position) * width,
-                      last - first, width);
-}
-
-// What enters the first layer and what leaves each, at the places around the prompt's pictures.
-void record_at_images(const Span& span, const std::string& name, const float* x, int64_t width) {
-  if (span.taps == nullptr || span.image_tap_rows == nullptr || span.phase == Phase::decode) return;
-  const std::string tap = "image/" + name;
-  const bool recorded = name == "embed" || name.ends_with(".out");
-  if (!recorded || !span.taps->wants(tap)) return;
-  for (size_t row = 0; row < span.image_tap_rows->size(); ++row) {
-    const int64_t index = (*span.image_tap_rows)[row] - span.first_position;
-    if (index < 0 || index >= span.n_tokens) continue;
-    span.taps->put_rows(tap, static_cast<int64_t>(row), x + (span.column + index) * width, 1,
-                        width);
-  }
-}
-
-// The rows of a span that its job puts in place of those just computed.
-void inject(const Model& model, const Span& span, const std::string& name, float* x,
-            int64_t width) {
-  if (span.injection == nullptr) return;
-  const bool decode = span.phase == Phase::decode;
-  const Injection::Rows* rows = span.injection->find(decode ? "decode/" + name : name);
-  if (rows == nullptr) return;
-  const int64_t position = decode ? span.prompt_tokens : span.prompt_tokens - rows->n_rows;
-  replace_rows(*rows, position, span.first_position, span.n_tokens, width, model.rounding,
-               x + span.column * width);
-}
-
-bool any_hooks(const Batch& batch) {
-  return std::any_of(batch.spans.begin(), batch.spans.end(), [](const Span& span) {
-    return span.taps != nullptr || span.injection != nullptr;
-  });
-}
-
-}  // namespace
 
 void Batch::add(Span span, const int32_t* tokens, const std::vector<const float*>& rows) {
   span.column = n_columns();
@@ -97,13 +47,9 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
   const int64_t hidden = model.config.hidden_size;
   grow(ws.hidden, n * hidden);
   grow(ws.normed, n * hidden);
-  const bool hooks = any_hooks(batch);
+  const bool hooks = has_row_hooks(batch);
   const auto pass = [&](const std::string& name, std::vector<float>& x) {
-    for (const Span& span : batch.spans) {
-      record(span, name, x.data(), hidden);
-      record_at_images(span, name, x.data(), hidden);
-      inject(model, span, name, x.data(), hidden);
-    }
+    pass_row_hooks(batch, name, hidden, model.rounding, x.data());
   };
   const auto tap = [&](int layer, const char* branch, std::vector<float>& x) {
     if (hooks) pass(fmt::format("layers.{}.{}", layer, branch), x);

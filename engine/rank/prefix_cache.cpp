@@ -1,6 +1,7 @@
 #include "engine/rank/prefix_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
@@ -55,8 +56,8 @@ std::vector<int64_t> PrefixCache::snapshot_points(const ContentKeys& prompt, int
   return points;
 }
 
-void PrefixCache::insert(ContentKeys keys, const Sequence& sequence, const float* hidden_row,
-                         int64_t hidden_size, int64_t round) {
+void PrefixCache::insert(ContentKeys keys, const Sequence& sequence, std::vector<GdnState> states,
+                         const float* hidden_row, int64_t hidden_size, int64_t round) {
   const auto position = static_cast<int64_t>(keys.size());
   LOCKSTEP_CHECK(position % grid_ == 0 && position == sequence.n_positions);
   for (const Snapshot& snapshot : snapshots_) {
@@ -64,7 +65,7 @@ void PrefixCache::insert(ContentKeys keys, const Sequence& sequence, const float
   }
   Snapshot snapshot;
   snapshot.keys = std::move(keys);
-  snapshot.states = sequence.gdn;
+  snapshot.states = std::move(states);
   snapshot.hidden.assign(hidden_row, hidden_row + hidden_size);
   snapshot.last_used_round = round;
   const int64_t bytes = snapshot.state_bytes();

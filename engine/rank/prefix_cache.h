@@ -44,10 +44,10 @@ class PrefixCache {
   // prompt's end, and the last one before it parts from what is cached. Ascending, after `begin`.
   std::vector<int64_t> snapshot_points(const ContentKeys& prompt, int64_t begin) const;
 
-  // Keeps a copy of the sequence's state at position G = keys.size() and shares its pages. Evicts
+  // Keeps `states`, those of the sequence at position G = keys.size(), and shares its pages. Evicts
   // the least recently used snapshots to stay within the budget; keeps nothing when it cannot fit.
-  void insert(ContentKeys keys, const Sequence& sequence, const float* hidden_row,
-              int64_t hidden_size, int64_t round);
+  void insert(ContentKeys keys, const Sequence& sequence, std::vector<GdnState> states,
+              const float* hidden_row, int64_t hidden_size, int64_t round);
 
   // Gives pages of least recently used snapshots back until `n_pages` are free; `keep` (may be
   // null) stays. False: cannot. A kept snapshot never stands in the way for good: all its pages but

@@ -43,7 +43,7 @@ struct Sequence {
   }
 };
 
-// A fresh sequence: all states zero.
-Sequence make_sequence(const ModelConfig& config, const RankDims& dims);
+// States before the first token: all zero, one per GDN layer.
+std::vector<GdnState> zero_states(const ModelConfig& config, const RankDims& dims);
 
 }  // namespace lockstep

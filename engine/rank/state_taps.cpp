@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/model/shard_plan.h"
-#include "engine/ops/kv_write/kv_write.h"
 
 namespace lockstep {
 namespace {
@@ -26,47 +25,37 @@ void record_gdn(const Model& model, const Slot& slot, const std::string& prefix,
   }
 }
 
-// The stored K or V vectors of the last n committed positions, [kv heads, n, head_dim].
-std::vector<float> read_rows(const KvView& view, bool value, int64_t end, int64_t n) {
-  std::vector<float> rows(static_cast<size_t>(view.n_kv_heads * n * view.head_dim));
-  for (int head = 0; head < view.n_kv_heads; ++head) {
-    for (int64_t i = 0; i < n; ++i) {
-      kv_read(view, value, head, end - n + i, rows.data() + (head * n + i) * view.head_dim);
-    }
-  }
-  return rows;
-}
-
-void record_kv(const Model& model, const Slot& slot, const std::string& prefix, int kv_layer) {
+void record_kv(const Model& model, Backend& backend, const Slot& slot, const std::string& prefix,
+               int kv_layer) {
   const RankDims& dims = model.weights.dims;
-  const KvView view = model.kv.view(kv_layer, slot.sequence.page_table);
   const int64_t end = slot.sequence.n_positions;
   const int64_t n = std::min(slot.taps->last(), end);
   const int64_t first_head = int64_t{dims.rank} * dims.n_kv_heads;
   for (const bool value : {false, true}) {
     const std::string name = prefix + (value ? ".v" : ".k");
     if (!slot.taps->wants(name)) continue;
-    slot.taps->put_sharded(name, {dims.n_kv_heads, n, view.head_dim},
-                           read_rows(view, value, end, n), model.config.n_kv_heads,
-                           {{first_head, first_head + dims.n_kv_heads}});
+    slot.taps->put_sharded(name, {dims.n_kv_heads, n, model.config.head_dim},
+                           backend.kv_rows(kv_layer, slot.sequence, value, end - n, n),
+                           model.config.n_kv_heads, {{first_head, first_head + dims.n_kv_heads}});
   }
 }
 
 }  // namespace
 
-void record_states(const Model& model, const Slot& slot) {
-  if (slot.taps == nullptr) return;
+void record_states(const Model& model, Backend& backend, const Slot& slot) {
+  if (slot.taps == nullptr || !slot.taps->wants_states()) return;
+  const std::vector<GdnState> states = backend.states(slot.sequence);
   size_t gdn_layer = 0;
   int kv_layer = 0;
   for (size_t layer = 0; layer < model.config.layers.size(); ++layer) {
     const std::string prefix = "state/layers." + std::to_string(layer);
     if (model.config.layers[layer] == LayerKind::gated_delta_net) {
-      record_gdn(model, slot, prefix, slot.sequence.gdn[gdn_layer++]);
+      record_gdn(model, slot, prefix, states[gdn_layer++]);
     } else {
-      record_kv(model, slot, prefix, kv_layer++);
+      record_kv(model, backend, slot, prefix, kv_layer++);
     }
   }
-  if (model.weights.mtp != nullptr) record_kv(model, slot, "state/mtp", kv_layer);
+  if (model.weights.mtp != nullptr) record_kv(model, backend, slot, "state/mtp", kv_layer);
 }
 
 }  // namespace lockstep

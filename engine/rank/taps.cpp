@@ -19,6 +19,14 @@ bool TapRequest::wants(const std::string& name) const {
   return false;
 }
 
+bool TapRecorder::wants_states() const {
+  const std::string state = "state/";
+  return std::any_of(request_.names.begin(), request_.names.end(), [&](const std::string& name) {
+    return name.starts_with(state) ||
+           (name.ends_with('*') && state.starts_with(name.substr(0, name.size() - 1)));
+  });
+}
+
 void TapRecorder::put_rows(const std::string& name, int64_t first_row, const float* rows,
                            int64_t n_rows, int64_t width) {
   Tap& tap = taps_[name];

@@ -25,6 +25,8 @@ class TapRecorder {
   explicit TapRecorder(const TapRequest& request) : request_(request) {}
 
   bool wants(const std::string& name) const { return request_.wants(name); }
+  // Whether any pattern can match a name that starts with "state/".
+  bool wants_states() const;
   int64_t last() const { return request_.last; }
 
   // Rows [first_row, first_row + n_rows) of a replicated tensor [.., width]. A later call for the

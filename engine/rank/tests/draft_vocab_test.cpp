@@ -105,7 +105,8 @@ std::vector<int32_t> solo_tokens(const std::vector<float>& rows, const std::vect
   Golden golden;
   const auto comm = make_single_rank_communicator();
   const Model model = golden.model(golden_model().whole, *comm);
-  DraftHead head(model, ids, n_live);
+  const auto backend = make_cpu_backend(model);
+  DraftHead head(model, *backend, ids, n_live);
   // A list is scored alone, up to blocks that share their scales.
   if (!ids.empty()) {
     EXPECT_LE(head.n_scored_rows(), 128 * std::ssize(ids));
@@ -122,7 +123,8 @@ std::vector<int32_t> pair_tokens(const std::vector<float>& rows, const std::vect
     Golden golden;
     const auto comm = join_mailbox(path, rank, {});
     const Model model = golden.model(golden_model().halves[rank], *comm);
-    tokens[rank] = DraftHead(model, ids, n_live).best_tokens(rows.data(), kRows);
+    const auto backend = make_cpu_backend(model);
+    tokens[rank] = DraftHead(model, *backend, ids, n_live).best_tokens(rows.data(), kRows);
   };
   std::thread peer(run, 1);
   run(0);

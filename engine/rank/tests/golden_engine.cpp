@@ -10,7 +10,6 @@
 #include "engine/base/philox.h"
 #include "engine/comm/mailbox.h"
 #include "engine/ops/common/cpu_target.h"
-#include "engine/ops/kv_write/kv_write.h"
 
 namespace lockstep::testing {
 namespace {
@@ -102,26 +101,20 @@ std::vector<float> committed_state(const RankEngine& engine, uint64_t id) {
   const Slot* slot = engine.slot_of(id);
   LOCKSTEP_CHECK(slot != nullptr);
   const Sequence& sequence = slot->sequence;
+  Backend& backend = engine.backend();
   std::vector<float> state;
-  for (const GdnState& gdn : sequence.gdn) {
-    state.insert(state.end(), gdn.state.begin(), gdn.state.end());
-    state.insert(state.end(), gdn.conv.begin(), gdn.conv.end());
+  const auto append = [&](const std::vector<float>& values) {
+    state.insert(state.end(), values.begin(), values.end());
+  };
+  for (const GdnState& gdn : backend.states(sequence)) {
+    append(gdn.state);
+    append(gdn.conv);
   }
-  const KvCacheShape& shape = engine.kv_cache().shape();
-  std::vector<float> row(static_cast<size_t>(shape.head_dim));
-  for (int layer = 0; layer < shape.n_layers; ++layer) {
+  for (int layer = 0; layer < engine.kv_cache().shape().n_layers; ++layer) {
     // The MTP layer (the last) is filled for the slots whose next token is known.
     const bool mtp = layer == golden_model().config.n_kv_layers();
     const int64_t n = mtp ? slot->n_mtp_slots : sequence.n_positions;
-    const KvView view = engine.kv_cache().view(layer, sequence.page_table);
-    for (int64_t position = 0; position < n; ++position) {
-      for (int head = 0; head < shape.n_kv_heads; ++head) {
-        for (const bool value : {false, true}) {
-          kv_read(view, value, head, position, row.data());
-          state.insert(state.end(), row.begin(), row.end());
-        }
-      }
-    }
+    for (const bool value : {false, true}) append(backend.kv_rows(layer, sequence, value, 0, n));
   }
   return state;
 }

@@ -59,8 +59,8 @@ TEST(MemoryPlan, HoldsWhatTheEngineTakes) {
   }
   EXPECT_LE(states, plan.states);
   EXPECT_GT(states, plan.states * 9 / 10);
-  EXPECT_LE(engine->workspace_bytes(), plan.workspace);
-  EXPECT_GT(engine->workspace_bytes(), plan.workspace / 2);
+  EXPECT_LE(engine->backend().workspace_bytes(), plan.workspace);
+  EXPECT_GT(engine->backend().workspace_bytes(), plan.workspace / 2);
   EXPECT_EQ(plan.total(), plan.weights + plan.kv + plan.states + plan.snapshots + plan.workspace);
 }
 

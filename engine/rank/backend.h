@@ -1,0 +1,63 @@
+// What a rank computes with: the passes through the model, and the recurrent states and KV bytes
+// that they change. The scheduler and the drafter see rows and logits on the host, whatever
+// computes them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/rank/batch.h"
+#include "engine/rank/layers.h"
+#include "engine/rank/weights.h"
+
+namespace lockstep {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Makes `sequence` one at position 0 that runs in `slot`: all states zero. A slot holds one
+  // sequence at a time.
+  virtual void begin(Sequence& sequence, int slot) = 0;
+
+  // Runs the batch through all layers and the final norm: KV pages and GDN states of each span's
+  // sequence advance by its tokens. Returns float32 rows [n_columns, hidden] that stay until the
+  // next call.
+  virtual const float* forward(const Batch& batch) = 0;
+
+  // Logits [n_columns, vocab] of columns of the last forward(), gathered over ranks; they stay
+  // until the next call. To be asked for before another pass.
+  virtual const float* logits(int64_t first_column, int64_t n_columns) = 0;
+
+  // The MTP layer, as in mtp.h.
+  virtual void mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) = 0;
+
+  // Rows that score drafts; they outlive the backend. Called once, before draft_logits().
+  virtual void set_draft_head(const MatrixPieces& head) = 0;
+  // Logits [n_rows, rows of the head] of MTP outputs [n_rows, hidden]; they stay until the next
+  // call.
+  virtual const float* draft_logits(const float* rows, int64_t n_rows) = 0;
+
+  // Brings every GDN layer of a sequence to the state after the first `n_keep` columns of its last
+  // verification round.
+  virtual void rewind(Sequence& sequence, int64_t n_keep) = 0;
+
+  // Copies of a sequence's recurrent states, one per GDN layer, and their way back.
+  virtual std::vector<GdnState> states(const Sequence& sequence) = 0;
+  virtual void set_states(Sequence& sequence, const std::vector<GdnState>& states) = 0;
+
+  // All layers' contents of one KV page.
+  virtual void copy_page(uint32_t from, uint32_t to) = 0;
+  // Stored K or V vectors of positions [first, first + n) as float32 [kv heads, n, head_dim].
+  virtual std::vector<float> kv_rows(int kv_layer, const Sequence& sequence, bool value,
+                                     int64_t first, int64_t n) = 0;
+
+  // Bytes of activations and logits that the largest pass so far has needed.
+  virtual int64_t workspace_bytes() const = 0;
+};
+
+// `model` must outlive the backend.
+std::unique_ptr<Backend> make_cpu_backend(const Model& model);
+
+}  // namespace lockstep
