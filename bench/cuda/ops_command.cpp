@@ -53,7 +53,9 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
                       {"case", row.what},
                       {"tokens", row.n_tokens},
                       {"bytes", row.bytes},
-                      {"seconds", row.seconds}});
+                      {"seconds", row.seconds},
+                      {"flops", row.flops},
+                      {"library_seconds", row.yardstick_seconds}});
     }
     fmt::print("{}\n", nlohmann::json{{"device", device->facts().name},
                                       {"multiprocessors", device->facts().n_multiprocessors},
@@ -70,13 +72,19 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
                {"MB", Align::right},
                {"us", Align::right},
                {"GB/s", Align::right},
-               {"of read", Align::right}});
+               {"of read", Align::right},
+               {"TFLOP/s", Align::right},
+               {"x library", Align::right}});
   for (const bench_cuda::OpsRow& row : run.rows) {
     const double rate = row.bytes / row.seconds;
     table.add_row({row.op, row.what, fmt::format("{}", row.n_tokens),
                    fmt::format("{:.1f}", row.bytes / 1e6), fmt::format("{:.2f}", row.seconds * 1e6),
                    fmt::format("{:.0f}", rate / 1e9),
-                   fmt::format("{:.0f} %", 100.0 * rate / run.read_bytes_per_s)});
+                   fmt::format("{:.0f} %", 100.0 * rate / run.read_bytes_per_s),
+                   row.flops == 0.0 ? "" : fmt::format("{:.1f}", row.flops / row.seconds / 1e12),
+                   row.yardstick_seconds == 0.0
+                       ? ""
+                       : fmt::format("{:.2f}", row.yardstick_seconds / row.seconds)});
   }
   table.print();
   return 0;
@@ -97,8 +105,9 @@ void add_ops_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--tokens", settings->tokens, "Columns, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 2048))
+      ->check(CLI::Range(1, 8192))
       ->capture_default_str();
+  command->add_flag("!--no-library", settings->library, "Do not time cuBLAS beside linear");
   command->add_option("--family", settings->family, "Kernels: auto, sm70 or sm80")
       ->check(CLI::IsMember({"auto", "sm70", "sm80"}))
       ->capture_default_str();

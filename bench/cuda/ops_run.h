@@ -14,7 +14,8 @@ struct OpsSettings {
   std::string device = "cuda";
   std::vector<std::string> ops = {"linear", "attention", "rows", "sample", "vision"};
   std::vector<std::string> codecs = {"nvfp4", "fp8", "int4", "bf16"};
-  std::vector<int> tokens = {1, 4, 8};
+  std::vector<int> tokens = {1, 2, 4, 8, 16, 64, 512, 2048};
+  bool library = true;  // beside cuBLAS
   std::string family = "auto";
   int segment = 2048;
   std::string ablate;  // empty, math or loads
@@ -32,6 +33,8 @@ struct OpsRow {
   int n_tokens;
   double bytes;  // that must be read at least
   double seconds;
+  double flops = 0.0;              // of the same work
+  double yardstick_seconds = 0.0;  // of the best library for it in this run; 0: none
 };
 
 struct OpsRun {

@@ -39,6 +39,8 @@ target_link_libraries(lockstep_cuda_runtime INTERFACE
 # whatever comes after it. CUDA 13 starts at sm_75, which has the instructions of sm_70 too.
 set(LOCKSTEP_CUDA_TARGETS_sm80 -gencode=arch=compute_80,code=compute_80
   -gencode=arch=compute_90,code=sm_90)
+# Instructions of Hopper alone: such code runs on 9.0 and nowhere else.
+set(LOCKSTEP_CUDA_TARGETS_sm90 -gencode=arch=compute_90a,code=sm_90a)
 if(LOCKSTEP_CUDA_MAJOR LESS 13)
   set(LOCKSTEP_CUDA_TARGETS_sm70 -gencode=arch=compute_70,code=sm_70
     -gencode=arch=compute_70,code=compute_70)

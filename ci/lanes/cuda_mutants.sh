@@ -22,7 +22,7 @@ races() {
     ! LOCKSTEP_KERNEL_MUTANT=$1 timeout 300 compute-sanitizer --tool racecheck --error-exitcode 9 \
       "$program" --gtest_brief=1 --gtest_filter="$RACE_FILTER" >/dev/null 2>&1
 }
-RACE_FILTER="*ManyTiles*sm80_f16:*AMaximumThatGrows*"
+RACE_FILTER="*ManyTiles*sm80_f16:*LinearPrefill*RunsGive*sm80_f16:*AMaximumThatGrows*"
 survivors=0
 while read -r name number; do
   if ! run "$number" >/dev/null; then

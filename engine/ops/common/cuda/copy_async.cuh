@@ -27,6 +27,40 @@ __device__ __forceinline__ void copy_async_4(void* to, const void* from) {
                : "memory");
 }
 
+// The same to addresses of shared memory.
+__device__ __forceinline__ void copy_async_16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async_8(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void copy_async_4(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(from));
+  return v;
+}
+
+__device__ __forceinline__ uint2 load_shared_8(uint32_t from) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from));
+  return v;
+}
+
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t from) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from));
+  return v;
+}
+
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -24,6 +24,13 @@ enum class Mutant : int {
   linear_order_of_one = 9,         // warps added the other way round when there is one column
   linear_stale_stage = 10,         // a stage of the ring is used again before it is refilled
   prepare_maximum = 11,            // the row's largest magnitude ignores its last value
+  tiled_missing_barrier = 21,      // finished sums are read before all warps have written them
+  tiled_stale_stage = 22,          // a stage of the ring is filled while it is read, or not at all
+  tiled_row_tail = 23,             // rows beyond the matrix are written
+  tiled_token_tail = 24,           // columns beyond n_tokens are written
+  tiled_factor_group = 25,         // the powers of two of the first eight columns for all
+  tiled_column_place = 26,         // every tile of columns multiplies the first ones
+  tiled_last_block = 27,           // the last block of K is left out
   attention_mask = 12,             // a column sees the position after its own
   attention_missing_barrier = 13,  // values are weighed before all weights are there
   attention_stale_maximum = 14,    // old sums are not rescaled when the maximum grows

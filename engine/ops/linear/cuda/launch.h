@@ -20,4 +20,12 @@ void launch_skinny_sm70(Codec codec, const SkinnyParams& p, cudaStream_t stream)
 void launch_skinny_sm80(Codec codec, int groups_in_block, const SkinnyParams& p,
                         int n_multiprocessors, cudaStream_t stream);
 
+// Any number of columns.
+void launch_tiled_sm70(Codec codec, const SkinnyParams& p, cudaStream_t stream);
+void launch_tiled_sm80(Codec codec, int groups_in_block, const SkinnyParams& p,
+                       cudaStream_t stream);
+
+// Codecs whose sums need no scales: nvfp4, fp8, bf16, f16. Activations in ColumnOrder::sm90.
+void launch_tiled_sm90(Codec codec, const SkinnyParams& p, cudaStream_t stream);
+
 }  // namespace lockstep::cuda

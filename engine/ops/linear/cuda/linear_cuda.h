@@ -1,4 +1,4 @@
-// Op         ops/linear on a card: up to kSkinnyTokens columns a launch.
+// Op         ops/linear on a card, for any number of columns; two passes (linear_plan_cuda.h).
 // Math       out[t,n] = round( (sum_k x'[t,k] decode(W[n,k])) * factor[t] * row_scale[n] )
 //            x' is x[t,:] times the power of two that brings its largest magnitude to [2^14, 2^15),
 //            rounded to binary16 (exact for values of at least 2^-31 of the largest); factor takes
@@ -22,6 +22,16 @@ namespace lockstep {
 
 enum class CudaOutput : uint8_t { bf16, fp32 };
 
+// Which order of sums a position's bits have. A position keeps its pass for ever: columns of decode
+// rounds are `decode`, those of a prompt are `prefill`, however few come in one call.
+enum class LinearPass : uint8_t { decode, prefill };
+
+// Kernels of `prefill`: each card runs one of them, tests compare it with the other.
+enum class TileKernel : uint8_t {
+  of_card,  // warp groups (wgmma) on cards of 9.0 where the codec's sums need no scales, else warps
+  warps,    // mma.m16n8k16, or m8n8k4 on sm70
+};
+
 struct LinearCudaArgs {
   const LinearCudaPlan& plan;
   const std::byte* weight;  // pack_linear's bytes, on the card
@@ -33,6 +43,8 @@ struct LinearCudaArgs {
   int64_t n_tokens;
   CudaOutput output;
   int n_multiprocessors;
+  LinearPass pass = LinearPass::decode;
+  TileKernel tiles = TileKernel::of_card;
 };
 
 // For all of n_tokens, whatever their number.

@@ -147,7 +147,7 @@ struct Packer {
         fail("{}: row {} has a negative or NaN block scale: the checkpoint is damaged", what, n);
       }
       bytes[static_cast<size_t>(plan.scales_offset + nvfp4_scale_place(plan, n, g))] =
-          std::byte{scales[g]};
+          std::byte{pack_nvfp4_scale(scales[g])};
     }
   }
   void pack_fp8_block_scales() {
@@ -273,8 +273,10 @@ void unpack_row(const std::vector<std::byte>& packed, const LinearCudaPlan& plan
     }
     float value = word_value(plan, word, code);
     if (codec == Codec::nvfp4) {
-      value *= e4m3_to_float(static_cast<uint8_t>(
-          packed[static_cast<size_t>(plan.scales_offset + nvfp4_scale_place(plan, row, k / 16))]));
+      const auto byte = static_cast<uint32_t>(
+          packed[static_cast<size_t>(plan.scales_offset + nvfp4_scale_place(plan, row, k / 16))]);
+      const uint32_t half = decode_nvfp4_scales(byte, 0) & 0xffffu;
+      value *= std::ldexp(f16_to_float(static_cast<uint16_t>(half)), -7);
     } else if (codec == Codec::fp8_block) {
       const int64_t stride = (plan.padded_cols + 127) / 128;
       value *= packed_float(packed, plan.scales_offset, row / 128 * stride + k / 128);

@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/base/float_formats.h"
 #include "engine/ops/linear/cuda/linear_words.h"
+#include "engine/ops/linear/cuda/skinny_shared.h"
 #include "engine/ops/linear/linear_test_matrix.h"
 
 namespace lockstep {
@@ -138,6 +139,34 @@ TEST(LinearPlan, WhatIsNotRegisteredIsAnErrorThatNamesTheMatrix) {
   EXPECT_NE(error_of(Codec::nvfp4, 5120, 17408, 0, kCardShared).find("shared memory"),
             std::string::npos);
   EXPECT_EQ(error_of(Codec::nvfp4, 5120, 8704, 0, kCardShared), "");
+}
+
+// Every launch that the plan lets through has a shape; few columns leave half of the card's memory
+// to the next kernel.
+TEST(LinearPlan, LaunchesOfUpToEightColumnsFit) {
+  for (const LinearRoute& route : linear_routes()) {
+    if (route.family != KernelFamily::sm80) continue;
+    for (const int64_t n_cols : {3072, 5120, 8704}) {
+      for (int n_tokens = 1; n_tokens <= kSkinnyTokens; ++n_tokens) {
+        const Sm80Shape shape = skinny_sm80_shape(n_cols, n_tokens, route.stage_bytes, kCardShared);
+        ASSERT_GE(shape.stages, 2) << codec_name(route.codec);
+        const int64_t bytes = skinny_sm80_bytes(n_cols, n_tokens, shape, route.stage_bytes);
+        EXPECT_LE(bytes, kCardShared);
+        EXPECT_TRUE(n_tokens > 1 || is_half_of_a_multiprocessor(bytes, kCardShared));
+      }
+    }
+  }
+}
+
+TEST(LinearWords, EveryBlockScaleDecodesInEveryPlace) {
+  for (int code = 0; code < 0x7f; ++code) {
+    for (int place = 0; place < 4; ++place) {
+      uint32_t word = 0x5a5a5a5au & ~(0xffu << (8 * place));
+      word |= uint32_t{pack_nvfp4_scale(static_cast<uint8_t>(code))} << (8 * place);
+      const uint32_t pair = decode_nvfp4_scales(word, place / 2);
+      ASSERT_EQ(half_of(pair, place % 2), std::ldexp(e4m3_to_float(static_cast<uint8_t>(code)), 7));
+    }
+  }
 }
 
 TEST(LinearPack, DamagedCodesAreRefused) {

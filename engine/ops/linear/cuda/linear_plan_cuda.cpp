@@ -1,10 +1,13 @@
 #include "engine/ops/linear/cuda/linear_plan_cuda.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 
 #include "engine/base/error.h"
 #include "engine/ops/linear/cuda/skinny_shared.h"
+#include "engine/ops/linear/cuda/tiled_shared.h"
 
 namespace lockstep {
 namespace {
@@ -100,8 +103,9 @@ LinearCudaPlan plan_linear_cuda(Codec codec, int64_t n_rows, int64_t n_cols, int
     const int stage_bytes =
         small_groups ? sm80_int4_stage_bytes(route->block_columns / static_cast<int>(group))
                      : route->stage_bytes;
-    plan.shared_bytes = skinny_sm80_bytes(plan.padded_cols, kSkinnyTokens,
-                                          sm80_few_stages(stage_bytes), stage_bytes);
+    plan.shared_bytes = std::max(skinny_sm80_bytes(plan.padded_cols, kSkinnyTokens,
+                                                   std::end(kSm80FullShapes)[-1], stage_bytes),
+                                 int64_t{kTiledSharedBytes});
   }
   plan.block_shared_bytes = block_shared_bytes;
   if (plan.shared_bytes > block_shared_bytes) {

@@ -1,16 +1,24 @@
 // Which kernel multiplies a stored matrix on a card, and how it wants the matrix to lie in memory.
 // Pure host code: the table below is what tests and benchmarks go through.
 //
-// Routes are for at most kSkinnyTokens columns a launch; more run in groups of that many, whose
-// bits are those of decode. The order of a sum over K depends on K, codec and family alone.
+// A route has kernels for two passes (LinearPass, linear_cuda.h):
 //
-//   sm70  one block 32 rows, mma.m8n8k4, four groups of eight rows side by side, activations read
-//         through the caches
-//   sm80  one block a multiprocessor, two groups of eight warps, each walks over tiles of 16 rows,
-//         mma.m16n8k16, activations in shared memory
-// Both: eight warps split K, warp w takes blocks w, w + 8, ... in that order; the eight sums are
-// added in the order of warps. Groups of eight columns never mix, so a column's bits depend on
-// nothing beside it.
+//   decode   1..8 columns a launch, more in groups of eight with the same bits. Skinny kernels:
+//     sm70   one block 32 rows, mma.m8n8k4, four groups of eight rows side by side, activations
+//            read through the caches; eight warps split K
+//     sm80   one or two blocks a multiprocessor, groups of four warps that split K walk over tiles
+//     of 16
+//            rows, mma.m16n8k16, activations in shared memory
+//     Warp w takes blocks of columns w, w + warps, ... in that order; the sums of the warps are
+//     added in their order.
+//   prefill  any number of columns, from 1 to the grid of prompts. Tiled kernels, no split of K:
+//     sm70   a warp has 32 rows x 32 columns (16 where sums are scaled)
+//     sm80   a block has 128 rows x 32 columns up to 32 columns, x 64 up to 64 and where sums are
+//            scaled, x 128 beyond: the width moves no bit
+//     cards of 9.0   128 rows x 128 columns by warp groups for nvfp4, fp8, bf16 and f16
+//
+// The order of a sum over K depends on K, codec, pass and family (9.0 or not, for prefill) alone.
+// Columns never mix, so a column's bits depend on nothing beside it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +35,6 @@ enum class KernelFamily : uint8_t { sm70, sm80 };
 std::string_view family_name(KernelFamily family);
 
 inline constexpr int kSkinnyTokens = 8;  // columns of one launch
-inline constexpr int kSplitWarps = 8;    // that share K
 
 struct LinearRoute {
   Codec codec;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/mutant.cuh"
 #include "engine/ops/linear/cuda/launch.h"
 #include "engine/ops/linear/cuda/skinny_params.h"
@@ -37,6 +38,7 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
+// Of column `token` (0..7) of a group.
 __device__ __forceinline__ int64_t place_of(const PrepareParams& p, int token, int k) {
   if (p.order == ColumnOrder::sm70) return (int64_t{k / 8} * 8 + token) * 8 + k % 8;
   const int block = k / p.block_columns;
@@ -47,6 +49,10 @@ __device__ __forceinline__ int64_t place_of(const PrepareParams& p, int token, i
     quarter = in_block % 16 / 4;
     value = 4 * (in_block / 16) + in_block % 4;
   }
+  if (p.order == ColumnOrder::sm90) {
+    return int64_t{token} * p.padded_cols + block * p.block_columns + value / 4 * 16 +
+           value % 4 / 2 * 8 + quarter * 2 + value % 2;
+  }
   return int64_t{token} * p.padded_cols + block * p.block_columns + value / 8 * 32 + quarter * 8 +
          value % 8;
 }
@@ -55,6 +61,10 @@ __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
   const int token = blockIdx.x;
   const bool inside = token < p.n_tokens;
   const uint16_t* x = p.x + token * p.x_stride;
+  std::byte* group = p.out + token / 8 * p.group_bytes;
+  auto* out = reinterpret_cast<uint16_t*>(group);
+  let_next_kernel_start();
+  wait_for_earlier_kernels();
   int shift = 0;
   if (inside && !p.keep_bf16) shift = row_shift(largest_magnitude(p, x));
   const float scale = power_of_two(shift);
@@ -64,18 +74,19 @@ __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
       const float value = __uint_as_float(static_cast<uint32_t>(bits) << 16) * scale;
       bits = __half_as_ushort(__float2half_rn(value));
     }
-    p.out[place_of(p, token, k)] = bits;
+    out[place_of(p, token % 8, k)] = bits;
   }
-  if (threadIdx.x == 0 && inside) p.factors[token] = power_of_two(-shift);
+  if (threadIdx.x == 0 && inside) {
+    reinterpret_cast<float*>(group + p.factors_offset)[token % 8] = power_of_two(-shift);
+  }
 }
 
 }  // namespace
 
 void launch_prepare(const PrepareParams& p, cudaStream_t stream) {
   arm_mutant();
-  const int blocks = p.order == ColumnOrder::sm70 ? 8 : p.n_tokens;
-  prepare<<<blocks, kThreads, 0, stream>>>(p);
-  cuda_check_launch("linear prepare");
+  const int blocks = p.order == ColumnOrder::sm70 ? (p.n_tokens + 7) / 8 * 8 : p.n_tokens;
+  launch_early(prepare, blocks, kThreads, 0, stream, p, "linear prepare");
 }
 
 }  // namespace lockstep::cuda

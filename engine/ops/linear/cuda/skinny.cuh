@@ -14,12 +14,17 @@ namespace lockstep::cuda {
 inline constexpr float kE4m3Factor = 0x1p8f;
 inline constexpr float kNvfp4Factor = 0x1p7f;
 
-// Both halves: E4M3 block scale number `index` of four, times 2^7. With E2M1 codes of value 2^-14
-// the product is exact in binary16 for every code and scale: value * scale * 2^-7.
-template <int index>
-__device__ __forceinline__ uint32_t nvfp4_scale(uint32_t scales) {
-  const uint32_t spread = __byte_perm(scales, 0, 0x0404 | (index << 4) | (index << 12));
-  return half2_mul(spread >> 1, 0x78007800u);
+// Both halves: the scale in one half of a pair of scales. With E2M1 codes of value 2^-14 and scales
+// times 2^7 the product is exact in binary16 for every code and scale: value * scale * 2^-7.
+template <int half>
+__device__ __forceinline__ uint32_t spread_scale(uint32_t pair) {
+  uint32_t r;
+  if constexpr (half == 0) {
+    asm("{.reg .f16 a, b; mov.b32 {a, b}, %1; mov.b32 %0, {a, a};}" : "=r"(r) : "r"(pair));
+  } else {
+    asm("{.reg .f16 a, b; mov.b32 {a, b}, %1; mov.b32 %0, {b, b};}" : "=r"(r) : "r"(pair));
+  }
+  return r;
 }
 
 // Eight scaled values of a word.

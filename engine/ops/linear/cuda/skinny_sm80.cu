@@ -1,184 +1,249 @@
 // Products of up to eight columns, sm_80 and up. A block stays on its multiprocessor: it reads the
-// activations once into shared memory, then its two groups of eight warps stream through tiles of
-// 16 rows. A warp keeps kStages - 1 blocks of weights in flight, across the ends of tiles, so that
-// the memory never waits for a sum.
+// activations once into shared memory, then its groups of four warps stream through tiles of 16
+// rows. A warp keeps kStages - 1 blocks of weights in flight, across the ends of tiles, so that the
+// memory never waits for a sum. The next kernel of the stream may start beside this one and fill
+// its own rings.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/linear/cuda/launch.h"
-#include "engine/ops/linear/cuda/skinny_sm80.cuh"
+#include "engine/ops/linear/cuda/tiles_sm80.cuh"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kGroupThreads = 256;
-constexpr int kThreads = kSm80Groups * kGroupThreads;
-
-// Which block of columns of which tile a warp takes next.
-struct Cursor {
-  int tile;
-  int block;  // 0, 1, ... of this warp: block 8 * block + slice of the tile
-
-  __device__ __forceinline__ bool step(int blocks, int stride) {  // true at the end of a tile
-    if (++block < blocks) return false;
-    block = 0;
-    tile += stride;
-    return true;
-  }
-};
+constexpr int kSplit = kSm80SplitWarps;
+constexpr int kGroupThreads = 32 * kSplit;
+constexpr int kMaxThreads = 1024;
+constexpr int kManyTiles = 8;  // a multiprocessor
 
 __device__ __forceinline__ void group_barrier(int group) {
   if (mutant(Mutant::linear_missing_barrier)) return;
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroupThreads) : "memory");
 }
 
-// One group of copies, before those of the weights.
-__device__ __forceinline__ void copy_activations(const SkinnyParams& p, unsigned char* to,
+// Rows of prepared activations to shared memory; complete after a barrier of the block.
+__device__ __forceinline__ void load_activations(const SkinnyParams& p, unsigned char* to,
                                                  int row_bytes) {
   const int n_vectors = (row_bytes - kSm80RowPadding) / 16;
   for (int token = 0; token < p.n_tokens; ++token) {
-    for (int i = threadIdx.x; i < n_vectors; i += kThreads) {
-      copy_async_16(to + token * row_bytes + i * 16, p.x + token * n_vectors + i);
+    for (int i = threadIdx.x; i < n_vectors; i += blockDim.x) {
+      copy_async_16(to + token * row_bytes + i * 16, p.x + (token * n_vectors + i) * 16);
     }
   }
-  copy_async_commit();
 }
 
-// The output that a thread of a group adds up for every second tile: four of the eight warps have
-// the 128 sums of a tile to make, the other four go on with the next tile.
+// The output of each tile that a thread of a group adds up.
 struct Output {
   int token;
   int row;  // in the tile
   bool inside;
   float factor;
-  float row_scale;  // of the next tile that this thread adds up, loaded long before
+  float row_scale;  // of the next tile, loaded long before
 
   __device__ __forceinline__ Output(const SkinnyParams& p, int slice, int lane) {
-    const int index = slice % 4 * 32 + lane;
+    const int index = slice * 32 + lane;
     token = index / 16;
     row = index % 16;
     inside = token < p.n_tokens || mutant(Mutant::linear_token_tail);
-    factor = token < p.n_tokens && !mutant(Mutant::linear_factor_lost) ? p.factors[token] : 1.0f;
+    const bool scaled = token < p.n_tokens && !mutant(Mutant::linear_factor_lost);
+    factor = scaled ? factors_of(p, 0)[token] : 1.0f;
   }
   __device__ __forceinline__ void load_scale(const SkinnyParams& p, int tile) {
-    if (tile < p.n_tiles) row_scale = p.row_scale[tile * 16 + row];
+    if (inside && tile < p.n_tiles) row_scale = p.row_scale[tile * 16 + row];
   }
 };
 
-// Adds the sums of the eight warps in their order and stores the tile.
+// Sums of rows g and g + 8 with two columns of activations. Two chains, added at the end of a tile:
+// the second product of a chunk does not wait for the first.
+using Sums = float[2][4];
+
+template <typename Tile, int kFirst, int kEnd>
+__device__ __forceinline__ void multiply_chunks(const Tile& tile, uint32_t x, Sums& acc) {
+  if constexpr (kFirst < kEnd) {
+    uint32_t g[4], h[4];
+    tile.template chunk<kFirst>(g, h);
+    const uint4 v = chunk_of(x, kFirst);
+    multiply_pairs<Tile::kBf16, 0>(acc[0], g, h, v.x, v.y);
+    multiply_pairs<Tile::kBf16, 2>(acc[1], g, h, v.z, v.w);
+    multiply_chunks<Tile, kFirst + 1, kEnd>(tile, x, acc);
+  }
+}
+
+// One block of columns.
+template <typename Tile, int kGroup = 0>
+__device__ __forceinline__ void multiply(const Tile& tile, uint32_t x, Sums& acc) {
+  if constexpr (Tile::kScaledGroups == 0) {
+    multiply_chunks<Tile, 0, Tile::kChunks>(tile, x, acc);
+  } else if constexpr (kGroup < Tile::kScaledGroups) {
+    constexpr int kEach = Tile::kChunks / Tile::kScaledGroups;
+    Sums part = {};
+    multiply_chunks<Tile, kGroup * kEach, (kGroup + 1) * kEach>(tile, x, part);
+#pragma unroll
+    for (int chain = 0; chain < 2; ++chain) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        acc[chain][i] = fmaf(part[chain][i], tile.group_scale(i / 2, kGroup), acc[chain][i]);
+      }
+    }
+    multiply<Tile, kGroup + 1>(tile, x, acc);
+  }
+}
+
+// Adds the sums of a group's warps in their order and stores the tile.
 template <typename Tile>
 __device__ __forceinline__ void finish_tile(const SkinnyParams& p, float* partials, int tile,
-                                            int slice, int lane, int parity, int group,
-                                            const Output& output, const float (&acc)[4]) {
-  float* mine = partials + slice * kSm80PartialFloats;
+                                            int slice, int lane, int group, const Output& output,
+                                            const Sums& acc) {
+  const int warp_floats = sm80_partial_floats(p.n_tokens);
   const int g = lane / 4;
   const int token0 = 2 * (lane % 4);
-  mine[token0 * kSm80PartialStride + g] = acc[0];
-  mine[(token0 + 1) * kSm80PartialStride + g] = acc[1];
-  mine[token0 * kSm80PartialStride + g + 8] = acc[2];
-  mine[(token0 + 1) * kSm80PartialStride + g + 8] = acc[3];
+  if (token0 < p.n_tokens || mutant(Mutant::linear_token_tail)) {
+    float* mine = partials + slice * warp_floats + token0 * kSm80PartialStride + g;
+    mine[0] = acc[0][0] + acc[1][0];
+    mine[kSm80PartialStride] = acc[0][1] + acc[1][1];
+    mine[8] = acc[0][2] + acc[1][2];
+    mine[kSm80PartialStride + 8] = acc[0][3] + acc[1][3];
+  }
   group_barrier(group);
   const int row = tile * 16 + output.row;
   const bool row_inside = row < p.n_rows || mutant(Mutant::linear_row_tail);
-  if (slice / 4 != parity || !output.inside || !row_inside) return;
+  if (!output.inside || !row_inside) return;
   const float* from = partials + output.token * kSm80PartialStride + output.row;
   float sum = 0.0f;
 #pragma unroll
-  for (int w = 0; w < 8; ++w) {
+  for (int w = 0; w < kSplit; ++w) {
     const bool backwards = mutant(Mutant::linear_order_of_one) && p.n_tokens == 1;
-    sum += from[(backwards ? 7 - w : w) * kSm80PartialFloats];
+    sum += from[(backwards ? kSplit - 1 - w : w) * warp_floats];
   }
   store_output(p, output.token, row, sum * (output.factor * Tile::kFactor) * output.row_scale);
 }
 
+// What a warp copies ahead: a ring of stages over the blocks of its tiles, in the order of use.
 template <typename Tile, int kStages>
-__global__ void __launch_bounds__(kThreads, 1) skinny_sm80(const SkinnyParams p) {
+struct Ring {
+  Source source;
+  Cursor ahead;
+  int blocks;  // of this warp in a tile
+  int slice;
+  int tile_stride;  // to the next tile of the group
+  int record_jump;  // from the last block of a tile to the first of the next
+  uint32_t begin;
+  uint32_t current;
+  uint32_t last;  // read in the pass before: may be filled again
+
+  __device__ __forceinline__ Ring(const SkinnyParams& p, int lane, int warp_slice, int n_blocks,
+                                  int first_tile, int stride, uint32_t at)
+      : source(p, lane),
+        blocks((n_blocks - warp_slice + kSplit - 1) / kSplit),
+        slice(warp_slice),
+        tile_stride(stride),
+        begin(at),
+        current(at),
+        last(at + (kStages - 1) * Tile::kStageBytes) {
+    ahead = {blocks == 0 ? p.n_tiles : first_tile, slice, first_tile * p.n_blocks + slice, blocks};
+    record_jump = stride * p.n_blocks - kSplit * (blocks - 1);
+  }
+  // One group of copies, empty beyond the end: waiting counts groups.
+  __device__ __forceinline__ void fill(const SkinnyParams& p, int lane, uint32_t stage) {
+    if (ahead.tile < p.n_tiles && !mutant(Mutant::ablate_loads)) {
+      Tile::copy(p, source, ahead, lane, stage);
+      const bool end = --ahead.left == 0;
+      ahead.record += end ? record_jump : kSplit;
+      ahead.block = end ? slice : ahead.block + kSplit;
+      ahead.tile += end ? tile_stride : 0;
+      if (end) ahead.left = blocks;
+    }
+    copy_async_commit();
+  }
+  __device__ __forceinline__ void advance() {
+    last = current;
+    current += Tile::kStageBytes;
+    if (current == begin + kStages * Tile::kStageBytes) current = begin;
+  }
+};
+
+// blockDim.x / kGroupThreads groups of each block take tiles in turn.
+template <typename Tile, int kStages>
+__global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int slice = warp % 8;
-  const int group = warp / 8;
+  const int slice = warp % kSplit;
+  const int group = warp / kSplit;
+  const int n_groups = blockDim.x / kGroupThreads;
   const int row_bytes = p.n_blocks * Tile::kColumns * 2 + kSm80RowPadding;
-  auto* partials = reinterpret_cast<float*>(shared) + group * 2 * 8 * kSm80PartialFloats;
-  unsigned char* ring = shared + kSm80PartialBytes + warp * kStages * Tile::kStageBytes;
-  unsigned char* activations =
-      shared + kSm80PartialBytes + kThreads / 32 * kStages * Tile::kStageBytes;
+  const int buffer_floats = kSplit * sm80_partial_floats(p.n_tokens);
+  auto* partials = reinterpret_cast<float*>(shared) + group * 2 * buffer_floats;
+  unsigned char* rings = shared + n_groups * 2 * buffer_floats * 4;
+  unsigned char* activations = rings + n_groups * kSplit * kStages * Tile::kStageBytes;
   const int n_blocks = p.n_blocks - (mutant(Mutant::linear_last_block) ? 1 : 0);
-  const int my_blocks = (n_blocks - slice + 7) / 8;
-  const int stride = gridDim.x * kSm80Groups;
-  Cursor at{static_cast<int>(blockIdx.x) * kSm80Groups + group, 0};
-  Cursor ahead = at;
+  const int stride = gridDim.x * n_groups;
+  const int first_tile = blockIdx.x + gridDim.x * group;
 
-  // A group of copies for every stage, empty beyond the end: waiting counts groups.
-  const auto refill = [&](int stage) {
-    if (my_blocks != 0 && ahead.tile < p.n_tiles && !mutant(Mutant::ablate_loads)) {
-      Tile::copy(p, ahead.tile, 8 * ahead.block + slice, lane, ring + stage * Tile::kStageBytes);
-      ahead.step(my_blocks, stride);
-    }
-    copy_async_commit();
-  };
-  copy_activations(p, activations, row_bytes);
-  for (int s = 0; s < kStages - 1; ++s) refill(s);
+  let_next_kernel_start();
+  Ring<Tile, kStages> ring(p, lane, slice, n_blocks, first_tile, stride,
+                           shared_address(rings + warp * kStages * Tile::kStageBytes));
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) ring.fill(p, lane, ring.begin + s * Tile::kStageBytes);
+  wait_for_earlier_kernels();
+  load_activations(p, activations, row_bytes);
+  copy_async_commit();
   Output output(p, slice, lane);
-  output.load_scale(p, slice < 4 ? at.tile : at.tile + stride);
-  copy_async_wait<kStages - 1>();
+  output.load_scale(p, first_tile);
+  copy_async_wait<0>();
   __syncthreads();
 
   // Columns that are not there read the last one: a product never mixes columns.
-  const unsigned char* x = activations + min(lane / 4, p.n_tokens - 1) * row_bytes +
-                           (lane % 4) * 16 + slice * (Tile::kColumns * 2);
-  float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-  int parity = 0;
-  int stage = 0;
-  while (at.tile < p.n_tiles) {
-    if (my_blocks != 0) {
+  const uint32_t x = shared_address(activations) + min(lane / 4, p.n_tokens - 1) * row_bytes +
+                     (lane % 4) * 16 + slice * (Tile::kColumns * 2);
+  Sums acc = {};
+  int buffer = 0;
+  for (int tile = first_tile; tile < p.n_tiles; tile += stride) {
+    uint32_t x_block = x;
+    for (int i = ring.blocks; i > 0; --i) {
       copy_async_wait<kStages - 2>();
-      Tile tile;
-      tile.read(ring + stage * Tile::kStageBytes, lane);
-      // The stage before this one was read in the last pass.
-      refill(mutant(Mutant::linear_stale_stage) ? stage : (stage == 0 ? kStages - 1 : stage - 1));
-      if (!mutant(Mutant::ablate_math)) {
-        tile.multiply(x + at.block * (8 * Tile::kColumns * 2), acc);
-      }
-      stage = stage == kStages - 1 ? 0 : stage + 1;
+      Tile codes;
+      codes.read(ring.current, lane);
+      ring.fill(p, lane, mutant(Mutant::linear_stale_stage) ? ring.current : ring.last);
+      if (!mutant(Mutant::ablate_math)) multiply(codes, x_block, acc);
+      x_block += kSplit * Tile::kColumns * 2;
+      ring.advance();
     }
-    const int tile_index = at.tile;
-    if (at.step(my_blocks, stride)) {
-      const int turn = mutant(Mutant::linear_stale_buffer) ? 0 : parity;
-      finish_tile<Tile>(p, partials + turn * 8 * kSm80PartialFloats, tile_index, slice, lane,
-                        parity, group, output, acc);
-      if (slice / 4 == parity) output.load_scale(p, tile_index + 2 * stride);
-      parity ^= 1;
-      if (!mutant(Mutant::linear_accumulator_kept)) acc[0] = acc[1] = acc[2] = acc[3] = 0.0f;
+    const int turn = mutant(Mutant::linear_stale_buffer) ? 0 : buffer;
+    finish_tile<Tile>(p, partials + turn * buffer_floats, tile, slice, lane, group, output, acc);
+    output.load_scale(p, tile + stride);
+    buffer ^= 1;
+    if (!mutant(Mutant::linear_accumulator_kept)) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[0][i] = acc[1][i] = 0.0f;
     }
   }
 }
 
 template <typename Tile, int kStages>
-int shared_bytes_of(const SkinnyParams& p) {
-  return static_cast<int>(
-      skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens, kStages, Tile::kStageBytes));
-}
-
-template <typename Tile, int kStages>
-void launch_stages(const SkinnyParams& p, int n_multiprocessors, cudaStream_t stream) {
-  const int shared_bytes = shared_bytes_of<Tile, kStages>(p);
-  cuda_check(cudaFuncSetAttribute(skinny_sm80<Tile, kStages>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+void launch_stages(const SkinnyParams& p, int groups, int n_multiprocessors, cudaStream_t stream) {
+  const auto kernel = skinny_sm80<Tile, kStages>;
+  const auto bytes = static_cast<int>(skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens,
+                                                        {groups, kStages}, Tile::kStageBytes));
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
              "linear: dynamic shared memory");
-  const int blocks = min(n_multiprocessors, (p.n_tiles + kSm80Groups - 1) / kSm80Groups);
-  skinny_sm80<Tile, kStages><<<blocks, kThreads, shared_bytes, stream>>>(p);
-  cuda_check_launch("linear skinny_sm80");
+  // Which block has a tile moves no bit. Few tiles are better off with one block a multiprocessor.
+  const bool two = is_half_of_a_multiprocessor(bytes, p.block_shared_bytes) &&
+                   p.n_tiles >= kManyTiles * n_multiprocessors;
+  const int blocks = two ? 2 * n_multiprocessors : min(n_multiprocessors, p.n_tiles);
+  launch_early(kernel, blocks, groups * kGroupThreads, bytes, stream, p, "linear skinny_sm80");
 }
 
 template <typename Tile>
 void launch(const SkinnyParams& p, int n_multiprocessors, cudaStream_t stream) {
   arm_mutant();
-  if (shared_bytes_of<Tile, kSm80Stages>(p) <= p.block_shared_bytes) {
-    launch_stages<Tile, kSm80Stages>(p, n_multiprocessors, stream);
-  } else {
-    launch_stages<Tile, sm80_few_stages(Tile::kStageBytes)>(p, n_multiprocessors, stream);
-  }
+  const Sm80Shape shape = skinny_sm80_shape(p.n_blocks * Tile::kColumns, p.n_tokens,
+                                            Tile::kStageBytes, p.block_shared_bytes);
+  if (shape.stages == 4) return launch_stages<Tile, 4>(p, shape.groups, n_multiprocessors, stream);
+  if (shape.stages == 3) return launch_stages<Tile, 3>(p, shape.groups, n_multiprocessors, stream);
+  launch_stages<Tile, 2>(p, shape.groups, n_multiprocessors, stream);
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// Shared-memory layout of the sm80 tiled kernels: what the plan requests and the kernels use.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+inline constexpr int kTiledRowTiles = 8;  // of 16 rows: a block's
+inline constexpr int kTiledRows = 16 * kTiledRowTiles;
+// Two blocks a multiprocessor; every card from sm_80 on has this much for one.
+inline constexpr int kTiledSharedBytes = 99 * 1024;
+
+inline constexpr int kTiledHopperBytes =
+    112 * 1024;  // of stages, two blocks an sm_90 multiprocessor
+
+// Bytes of a row of activations: an odd multiple of 64, so that the eight lanes of a phase (two
+// rows, four chunks) meet eight different groups of banks.
+constexpr int tiled_row_bytes(int block_columns) {
+  return 2 * block_columns % 128 == 0 ? 2 * block_columns + 64 : 2 * block_columns;
+}
+
+// Codes of all row tiles and activations of `n_tokens` columns, for one block of columns of K.
+constexpr int tiled_stage_bytes(int code_stage_bytes, int block_columns, int n_tokens) {
+  return kTiledRowTiles * code_stage_bytes + n_tokens * tiled_row_bytes(block_columns);
+}
+constexpr int tiled_stages(int stage_bytes) {
+  const int fitting = kTiledSharedBytes / stage_bytes;
+  return fitting > 6 ? 6 : fitting;
+}
+
+// Finished sums on their way out, [token][row]: a stride that spreads a fragment over all banks.
+inline constexpr int kTiledOutStride = kTiledRows + 4;
+
+constexpr int tiled_shared_bytes(int stage_bytes, int n_tokens) {
+  const int ring = tiled_stages(stage_bytes) * stage_bytes;
+  const int out = n_tokens * kTiledOutStride * 4;
+  return ring > out ? ring : out;
+}
+
+}  // namespace lockstep
