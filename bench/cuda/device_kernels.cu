@@ -25,6 +25,23 @@ __global__ void __launch_bounds__(kThreads) read_all(const uint4* data, int64_t 
   if (mixed == 0x12345678u) *sink = mixed;
 }
 
+__global__ void __launch_bounds__(kThreads) update_all(uint4* data, int64_t n) {
+  const int64_t step = int64_t{gridDim.x} * kThreads * kUnroll;
+  for (int64_t at = (int64_t{blockIdx.x} * kUnroll) * kThreads + threadIdx.x; at < n; at += step) {
+    uint4 v[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      const int64_t index = at + i * kThreads;
+      v[i] = index < n ? __ldcs(data + index) : uint4{0, 0, 0, 0};
+    }
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      const int64_t index = at + i * kThreads;
+      if (index < n) __stcs(data + index, uint4{v[i].x + 1, v[i].y + 1, v[i].z + 1, v[i].w + 1});
+    }
+  }
+}
+
 __device__ __forceinline__ uint32_t hash(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdull;
@@ -48,6 +65,12 @@ void launch_read(const void* data, int64_t n_bytes, uint32_t* sink, int n_multip
   read_all<<<4 * n_multiprocessors, kThreads, 0, stream>>>(static_cast<const uint4*>(data),
                                                            n_bytes / 16, sink);
   cuda_check_launch("read_all");
+}
+
+void launch_update(void* data, int64_t n_bytes, int n_multiprocessors, cudaStream_t stream) {
+  update_all<<<4 * n_multiprocessors, kThreads, 0, stream>>>(static_cast<uint4*>(data),
+                                                             n_bytes / 16);
+  cuda_check_launch("update_all");
 }
 
 void launch_fill(void* data, int64_t n_words, uint32_t keep, uint32_t set, uint32_t seed,

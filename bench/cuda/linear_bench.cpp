@@ -149,6 +149,16 @@ double measure_read(OpsRun& run) {
   return static_cast<double>(kBytes) / seconds;
 }
 
+double measure_update(OpsRun& run) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const DeviceMemory data(run.device, kBytes);
+  launch_fill(data.data(), kBytes / 4, 0xffffffffu, 0, 1, native(run));
+  const double seconds = time_launches(native(run), 2, 9, [&](int) {
+    launch_update(data.data(), kBytes, run.device.facts().n_multiprocessors, native(run));
+  });
+  return 2.0 * static_cast<double>(kBytes) / seconds;
+}
+
 void run_linear(OpsRun& run) {
   const KernelFamily family = run.settings.family == "auto"   ? family_of_card(run.device.facts())
                               : run.settings.family == "sm70" ? KernelFamily::sm70

@@ -14,6 +14,7 @@
 
 #include "bench/commands.h"
 #include "bench/cuda/attention_bench.h"
+#include "bench/cuda/gdn_bench.h"
 #include "bench/cuda/linear_bench.h"
 #include "bench/cuda/rows_bench.h"
 #include "engine/base/table.h"
@@ -39,13 +40,15 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
   arm_ablation(settings.ablate);
   const std::unique_ptr<Device> device = open_device(settings.device);
   const std::unique_ptr<Stream> stream = device->new_stream();
-  bench_cuda::OpsRun run{settings, *device, *stream, 0.0, {}};
+  bench_cuda::OpsRun run{settings, *device, *stream, 0.0, 0.0, {}};
   run.read_bytes_per_s = bench_cuda::measure_read(run);
+  run.update_bytes_per_s = bench_cuda::measure_update(run);
   if (settings.wants("linear")) bench_cuda::run_linear(run);
   if (settings.wants("attention")) bench_cuda::run_attention(run);
   if (settings.wants("rows")) bench_cuda::run_rows(run);
   if (settings.wants("sample")) bench_cuda::run_sample(run);
   if (settings.wants("vision")) bench_cuda::run_vision(run);
+  if (settings.wants("gdn")) bench_cuda::run_gdn(run);
   if (settings.json) {
     nlohmann::json rows = nlohmann::json::array();
     for (const bench_cuda::OpsRow& row : run.rows) {
@@ -60,27 +63,29 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
     fmt::print("{}\n", nlohmann::json{{"device", device->facts().name},
                                       {"multiprocessors", device->facts().n_multiprocessors},
                                       {"read_bytes_per_s", run.read_bytes_per_s},
+                                      {"update_bytes_per_s", run.update_bytes_per_s},
                                       {"rows", rows}}
                            .dump(1));
     return 0;
   }
-  fmt::print("{}, {} multiprocessors, reads {:.0f} GB/s\n", device->facts().name,
-             device->facts().n_multiprocessors, run.read_bytes_per_s / 1e9);
+  fmt::print("{}, {} multiprocessors, reads {:.0f} GB/s, updates {:.0f} GB/s\n",
+             device->facts().name, device->facts().n_multiprocessors, run.read_bytes_per_s / 1e9,
+             run.update_bytes_per_s / 1e9);
   Table table({{"op"},
                {"case"},
                {"T", Align::right},
                {"MB", Align::right},
                {"us", Align::right},
                {"GB/s", Align::right},
-               {"of read", Align::right},
+               {"of roof", Align::right},
                {"TFLOP/s", Align::right},
                {"x library", Align::right}});
   for (const bench_cuda::OpsRow& row : run.rows) {
     const double rate = row.bytes / row.seconds;
+    const double roof = row.roof_bytes_per_s > 0 ? row.roof_bytes_per_s : run.read_bytes_per_s;
     table.add_row({row.op, row.what, fmt::format("{}", row.n_tokens),
                    fmt::format("{:.1f}", row.bytes / 1e6), fmt::format("{:.2f}", row.seconds * 1e6),
-                   fmt::format("{:.0f}", rate / 1e9),
-                   fmt::format("{:.0f} %", 100.0 * rate / run.read_bytes_per_s),
+                   fmt::format("{:.0f}", rate / 1e9), fmt::format("{:.0f} %", 100.0 * rate / roof),
                    row.flops == 0.0 ? "" : fmt::format("{:.1f}", row.flops / row.seconds / 1e12),
                    row.yardstick_seconds == 0.0
                        ? ""
@@ -96,9 +101,9 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("ops", "CUDA kernels over the 27B shapes, cold caches");
   const auto settings = std::make_shared<bench_cuda::OpsSettings>();
   command->add_option("--device", settings->device, "cuda or cuda:N")->capture_default_str();
-  command->add_option("--ops", settings->ops, "linear, attention, rows, sample, vision")
+  command->add_option("--ops", settings->ops, "linear, attention, gdn, rows, sample, vision")
       ->delimiter(',')
-      ->check(CLI::IsMember({"linear", "attention", "rows", "sample", "vision"}))
+      ->check(CLI::IsMember({"linear", "attention", "gdn", "rows", "sample", "vision"}))
       ->capture_default_str();
   command->add_option("--codecs", settings->codecs, "Codecs of linear, with commas")
       ->delimiter(',')

@@ -12,7 +12,7 @@ namespace lockstep::bench_cuda {
 
 struct OpsSettings {
   std::string device = "cuda";
-  std::vector<std::string> ops = {"linear", "attention", "rows", "sample", "vision"};
+  std::vector<std::string> ops = {"linear", "attention", "gdn", "rows", "sample", "vision"};
   std::vector<std::string> codecs = {"nvfp4", "fp8", "int4", "bf16"};
   std::vector<int> tokens = {1, 2, 4, 8, 16, 64, 512, 2048};
   bool library = true;  // beside cuBLAS
@@ -31,10 +31,11 @@ struct OpsRow {
   std::string op;
   std::string what;
   int n_tokens;
-  double bytes;  // that must be read at least
+  double bytes;  // that must be moved at least
   double seconds;
   double flops = 0.0;              // of the same work
   double yardstick_seconds = 0.0;  // of the best library for it in this run; 0: none
+  double roof_bytes_per_s = 0.0;   // what they are compared with; 0: reading
 };
 
 struct OpsRun {
@@ -42,10 +43,14 @@ struct OpsRun {
   Device& device;
   Stream& stream;
   double read_bytes_per_s;
+  double update_bytes_per_s;
   std::vector<OpsRow> rows;
 };
 
 // Bytes a second of a kernel that only reads, over a buffer far larger than the caches.
 double measure_read(OpsRun& run);
+
+// The same for a kernel that reads values and writes others in their place, both ways counted.
+double measure_update(OpsRun& run);
 
 }  // namespace lockstep::bench_cuda

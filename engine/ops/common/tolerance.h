@@ -167,6 +167,13 @@ constexpr double gdn_pair_roundings(int64_t dk) {
   return lane_dot_roundings(dk) + 2 * gdn_normalise_roundings(dk) + kExpRoundings + 2;
 }
 
+// CUDA matrix unit: a step adds 16 products and the sum so far, and loses at most one unit in the
+// last place (2^-23) of the largest for each (see linear_cuda_bound): a sum of `length` terms, each
+// as `n_products` products of bfloat16 parts. What the three parts leave out is below 2^-26.
+constexpr double gdn_matrix_roundings(int64_t length, int n_products) {
+  return static_cast<double>((length + 15) / 16) * n_products * 17 * 2 + 1;
+}
+
 // ---- vision tower ------------------------------------------------------------------------------
 
 // Error of a mean in 16 lanes: additions of the lane, the tree, the division.

@@ -127,9 +127,31 @@ double recurrent_error(const Row& row, double decayed, double update, double aft
               (2 + key) * std::fabs(update) + after);
 }
 
+// Roundings of the sums of a form.
+struct FormRoundings {
+  double pair;      // kn_i . kn_j, beside what gdn_pair_roundings counts
+  double read;      // S^T kn
+  double triangle;  // a lower triangular matrix with V' or rhs
+  double update;    // keys with V'
+  bool inverse;
+};
+
+FormRoundings roundings_of(GdnForm form, int dk, int n) {
+  switch (form) {
+    case GdnForm::substitution:
+      return {0, double(dk), double(n), double(n), false};
+    case GdnForm::inverse:
+      return {dk - lane_dot_roundings(dk), double(dk), double(n), double(n), true};
+    default:
+      return {gdn_matrix_roundings(dk, 1), gdn_matrix_roundings(dk, 3),
+              gdn_matrix_roundings(kGdnChunk, 6), gdn_matrix_roundings(kGdnChunk, 3), true};
+  }
+}
+
 // The rows of a chunk in float64, and how the kernel's errors spread through its triangular system.
 struct ChunkReference {
   int n = 0;
+  FormRoundings roundings;
   std::vector<Row> rows;
   std::vector<double> sum;      // G
   std::vector<double> a;        // [n, n] A, lower
@@ -157,9 +179,11 @@ void invert(ChunkReference* chunk) {
   chunk->inverse = x;
 }
 
-ChunkReference load_chunk(const GatedDeltaArgs& args, int head, int64_t first, int64_t n) {
+ChunkReference load_chunk(const GatedDeltaArgs& args, int head, int64_t first, int64_t n,
+                          GdnForm form) {
   ChunkReference chunk;
   chunk.n = static_cast<int>(n);
+  chunk.roundings = roundings_of(form, args.dk, chunk.n);
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
     chunk.rows.push_back(load_row(args, head, first + i, GdnMutant::none));
@@ -168,7 +192,7 @@ ChunkReference load_chunk(const GatedDeltaArgs& args, int head, int64_t first, i
   }
   const auto n_pairs = static_cast<size_t>(n * n);
   for (auto* matrix : {&chunk.a, &chunk.a_error, &chunk.p, &chunk.p_error}) matrix->resize(n_pairs);
-  const double roundings = gdn_pair_roundings(args.dk);
+  const double roundings = gdn_pair_roundings(args.dk) + chunk.roundings.pair;
   for (int i = 0; i < chunk.n; ++i) {
     const Row& row = chunk.rows[i];
     const double q_norm = norm(row.q.data(), args.dk);
@@ -189,7 +213,10 @@ ChunkReference load_chunk(const GatedDeltaArgs& args, int head, int64_t first, i
 
 // Error of V' in column c that the chunk itself makes, and V' itself. Forward substitution solves
 // (I + A + E) x = b + f with |E| and |f| of at most n roundings each (Higham, Accuracy and
-// Stability, theorem 8.5), so |error| <= |(I + A)^-1| (|E| |x| + |f|).
+// Stability, theorem 8.5), so |error| <= |(I + A)^-1| (|E| |x| + |f|). A column of the computed
+// inverse X solves (I + A + E) X_j = e_j, so it is off by at most n u |X| |I + A| |X|; the product
+// X rhs
+// adds what its sums do to |X| |rhs|.
 void solve_column(const ChunkReference& chunk, const Columns& state, int c, std::vector<double>* x,
                   std::vector<double>* x_error) {
   const int n = chunk.n;
@@ -197,23 +224,38 @@ void solve_column(const ChunkReference& chunk, const Columns& state, int c, std:
   const double* s = state.column(c);
   const double s_norm = norm(s, dk);
   std::vector<double> wrong(static_cast<size_t>(n));
+  std::vector<double> rights;
   x->assign(static_cast<size_t>(n), 0);
   x_error->assign(static_cast<size_t>(n), 0);
   for (int i = 0; i < n; ++i) {
     const Row& row = chunk.rows[i];
     const double decay = exp_f64(chunk.sum[i]);
     const double right = row.beta * (row.v[c] - decay * dot(s, row.k.data(), dk));
-    const double read_error = dk + gdn_normalise_roundings(dk) + kExpRoundings - chunk.sum[i];
+    const double read_error =
+        chunk.roundings.read + gdn_normalise_roundings(dk) + kExpRoundings - chunk.sum[i];
     double value = right;
     double error = row.beta * (decay * read_error * u * s_norm) + 2 * u * std::fabs(right);
-    error += n * u * std::fabs(right);
+    rights.push_back(std::fabs(right));
     for (int j = 0; j < i; ++j) {
-      const double a = chunk.a[i * n + j];
-      value -= a * (*x)[j];
-      error += (chunk.a_error[i * n + j] + n * u * std::fabs(a)) * std::fabs((*x)[j]);
+      value -= chunk.a[i * n + j] * (*x)[j];
+      error += chunk.a_error[i * n + j] * std::fabs((*x)[j]);
     }
     (*x)[i] = value;
     wrong[i] = error;
+  }
+  // |x|, or the larger |X| |rhs|.
+  std::vector<double> magnitude(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) {
+    if (!chunk.roundings.inverse) {
+      magnitude[i] = std::fabs((*x)[i]);
+      continue;
+    }
+    for (int j = 0; j <= i; ++j) magnitude[i] += chunk.inverse[i * n + j] * rights[j];
+    wrong[i] += n * u * magnitude[i];
+  }
+  for (int i = 0; i < n; ++i) {
+    wrong[i] += chunk.roundings.triangle * u * rights[i];
+    for (int j = 0; j < i; ++j) wrong[i] += n * u * std::fabs(chunk.a[i * n + j]) * magnitude[j];
   }
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j <= i; ++j) (*x_error)[i] += chunk.inverse[i * n + j] * wrong[j];
@@ -226,13 +268,15 @@ double output_error(const ChunkReference& chunk, const Columns& state, int c, in
                     const std::vector<double>& x, const std::vector<double>& x_error) {
   const int dk = state.dk;
   const int n = chunk.n;
+  const double sums = chunk.roundings.triangle;
   const double q_norm = norm(chunk.rows[i].q.data(), dk);
   const double decay = exp_f64(chunk.sum[i]);
-  const double read = dk + gdn_normalise_roundings(dk) + kExpRoundings + 1 - chunk.sum[i] + n;
+  const double read =
+      chunk.roundings.read + gdn_normalise_roundings(dk) + kExpRoundings + 1 - chunk.sum[i] + sums;
   double error = q_norm * decay * (read * u * norm(state.column(c), dk) + state.error[c]);
   for (int j = 0; j <= i; ++j) {
     const double p = std::fabs(chunk.p[i * n + j]);
-    error += p * x_error[j] + (chunk.p_error[i * n + j] + n * u * p) * std::fabs(x[j]);
+    error += p * x_error[j] + (chunk.p_error[i * n + j] + sums * u * p) * std::fabs(x[j]);
   }
   return error;
 }
@@ -249,7 +293,7 @@ double state_error(const ChunkReference& chunk, const Columns& state, int c,
     const double key = chunk.decay(last, j) * norm(chunk.rows[j].k.data(), dk);
     const double roundings =
         gdn_normalise_roundings(dk) + kExpRoundings + 1 + chunk.spread(last, j);
-    error += key * (x_error[j] + (roundings + chunk.n) * u * std::fabs(x[j]));
+    error += key * (x_error[j] + (roundings + chunk.roundings.update) * u * std::fabs(x[j]));
   }
   return error;
 }
@@ -282,7 +326,7 @@ GdnReference gdn_recurrent_reference(const GatedDeltaArgs& args, GdnMutant mutan
   return out;
 }
 
-GdnReference gdn_chunked_reference(const GatedDeltaArgs& args) {
+GdnReference gdn_chunked_reference(const GatedDeltaArgs& args, GdnForm form) {
   GdnReference out = make_reference(args);
   std::vector<double> x, x_error;
   for (int head = 0; head < args.n_v_heads; ++head) {
@@ -290,7 +334,7 @@ GdnReference gdn_chunked_reference(const GatedDeltaArgs& args) {
     for (int64_t t = 0; t < args.n_tokens;) {
       const int64_t n =
           std::min(kGdnChunk - (args.first_position + t) % kGdnChunk, args.n_tokens - t);
-      const ChunkReference chunk = load_chunk(args, head, t, n);
+      const ChunkReference chunk = load_chunk(args, head, t, n, form);
       for (int c = 0; c < args.dv; ++c) {
         solve_column(chunk, state, c, &x, &x_error);
         const double error_after = state_error(chunk, state, c, x, x_error);

@@ -30,7 +30,14 @@ struct GdnReference {
 // Token by token. Bounds are for gated_delta_recurrent.
 GdnReference gdn_recurrent_reference(const GatedDeltaArgs& args,
                                      GdnMutant mutant = GdnMutant::none);
-// The same values with bounds for gated_delta_chunked.
-GdnReference gdn_chunked_reference(const GatedDeltaArgs& args);
+// How the chunked form is computed.
+enum class GdnForm {
+  substitution,  // gated_delta_chunked: lane dots, forward substitution
+  inverse,       // CUDA: V' = (I + A)^-1 rhs, sums by FMA
+  matrix_unit,   // CUDA: the same in the matrix unit, float32 factors in three bfloat16 parts
+};
+// The same values with bounds for a chunked form.
+GdnReference gdn_chunked_reference(const GatedDeltaArgs& args,
+                                   GdnForm form = GdnForm::substitution);
 
 }  // namespace lockstep

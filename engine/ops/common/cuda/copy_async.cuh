@@ -17,6 +17,13 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from) {
                : "memory");
 }
 
+// Zeros where `inside` is false; `from` is not read then.
+__device__ __forceinline__ void copy_async_16_or_zero(void* to, const void* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+               "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+
 __device__ __forceinline__ void copy_async_8(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from)
                : "memory");

@@ -1,7 +1,9 @@
 // Kernels that start before the one ahead of them in the stream has finished (programmatic
-// dependent launch, sm_90 and up). Such a kernel may touch constants (weights) at once and must
-// call wait_for_earlier_kernels before it reads or writes anything else. Elsewhere both calls are
-// nothing and kernels run one after the other.
+// dependent launch, sm_90 and up). Before such a kernel calls wait_for_earlier_kernels it may touch
+// constants (weights), and what is older than the kernels ahead of it that may still run: all that
+// have let the next one start before they waited themselves, and the last that has not. No block
+// may end before it has waited. Elsewhere both calls are nothing and kernels run one after the
+// other.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,7 +28,7 @@ __device__ __forceinline__ void let_next_kernel_start() {
 
 // Launches `kernel`, early where its code knows how to wait.
 template <typename Params>
-void launch_early(void (*kernel)(Params), int n_blocks, int n_threads, int shared_bytes,
+void launch_early(void (*kernel)(Params), dim3 blocks, int n_threads, int shared_bytes,
                   cudaStream_t stream, const Params& params, const char* what) {
   cudaFuncAttributes code{};
   cuda_check(cudaFuncGetAttributes(&code, kernel), what);
@@ -34,7 +36,7 @@ void launch_early(void (*kernel)(Params), int n_blocks, int n_threads, int share
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(n_blocks));
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(n_threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
