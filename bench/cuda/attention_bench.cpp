@@ -59,7 +59,7 @@ void time_context(OpsRun& run, int n_kv_heads, int64_t context) {
     args.n_tokens = n_tokens;
     args.scale = 0.0625f;
     args.partials = partials.data();
-    const double seconds =
+    const LaunchTimes seconds =
         time_launches(native, std::max(n_copies, 8), run.settings.n_replays, [&](int i) {
           args.page_table =
               reinterpret_cast<const uint32_t*>(pages.data()) + (i % n_copies) * n_pages;

@@ -7,8 +7,8 @@
 
 namespace lockstep::bench_cuda {
 
-double time_launches(cudaStream_t stream, int n_launches, int n_replays,
-                     const std::function<void(int)>& launch) {
+LaunchTimes time_launches(cudaStream_t stream, int n_launches, int n_replays,
+                          const std::function<void(int)>& launch) {
   launch(0);  // loads modules and sets attributes, which a capture must not do
   cuda_check(cudaStreamSynchronize(stream), "warm-up");
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
@@ -35,7 +35,7 @@ double time_launches(cudaStream_t stream, int n_launches, int n_replays,
   cudaEventDestroy(end);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
-  return median(seconds);
+  return {median(seconds), seconds};
 }
 
 }  // namespace lockstep::bench_cuda

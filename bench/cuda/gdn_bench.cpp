@@ -61,7 +61,7 @@ int copies_of(const OpsRun& run, int64_t bytes) {
 
 void add_row(OpsRun& run, const std::string& op, const std::string& what, int n_tokens,
              double bytes, double roof, int n_launches, const std::function<void(int)>& launch) {
-  const double seconds =
+  const LaunchTimes seconds =
       time_launches(native(run), std::max(n_launches, 8), run.settings.n_replays, launch);
   OpsRow row{op, what, n_tokens, bytes, seconds};
   row.roof_bytes_per_s = roof;

@@ -123,7 +123,7 @@ void time_shape(OpsRun& run, Codec codec, KernelFamily family, const LinearShape
                             pass};
     };
     linear_prepare_cuda(args(0), run.stream);
-    const double seconds =
+    const LaunchTimes seconds =
         time_launches(native(run), launches_for(n_copies, n_tokens), run.settings.n_replays,
                       [&](int i) { linear_prepared_cuda(args(i), run.stream); });
     const auto bytes =

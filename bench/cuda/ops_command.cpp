@@ -56,7 +56,9 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
                       {"case", row.what},
                       {"tokens", row.n_tokens},
                       {"bytes", row.bytes},
-                      {"seconds", row.seconds},
+                      {"seconds", double{row.seconds}},
+                      {"samples", row.seconds.samples()},
+                      {"roof_bytes_per_s", row.roof_bytes_per_s},
                       {"flops", row.flops},
                       {"library_seconds", row.yardstick_seconds}});
     }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cuda/device_timer.h"
 #include "engine/device/device.h"
 
 namespace lockstep::bench_cuda {
@@ -32,7 +33,7 @@ struct OpsRow {
   std::string what;
   int n_tokens;
   double bytes;  // that must be moved at least
-  double seconds;
+  LaunchTimes seconds;
   double flops = 0.0;              // of the same work
   double yardstick_seconds = 0.0;  // of the best library for it in this run; 0: none
   double roof_bytes_per_s = 0.0;   // what they are compared with; 0: reading

@@ -50,7 +50,7 @@ class Places {
 
 void add_row(OpsRun& run, const std::string& op, const std::string& what, int n_tokens,
              double bytes, int n_launches, const std::function<void(int)>& launch) {
-  const double seconds =
+  const LaunchTimes seconds =
       time_launches(native(run), std::max(n_launches, 16), run.settings.n_replays, launch);
   run.rows.push_back({op, what, n_tokens, bytes, seconds});
 }

@@ -65,7 +65,7 @@ void time_kind(OpsRun& run, const Kind& kind, int n_columns, const DeviceMemory&
   args.n_top = kind.n_top;
   args.workspace = workspace.data();
   args.out = reinterpret_cast<SampleResult*>(out.data());
-  const double seconds =
+  const LaunchTimes seconds =
       time_launches(static_cast<cudaStream_t>(run.stream.native()), 16, run.settings.n_replays,
                     [&](int) { sample_cuda(args, run.stream); });
   run.rows.push_back(
@@ -75,7 +75,7 @@ void time_kind(OpsRun& run, const Kind& kind, int n_columns, const DeviceMemory&
 void time_argmax(OpsRun& run, int n_columns, const DeviceMemory& logits) {
   const DeviceMemory workspace(run.device, argmax_workspace_bytes(kVocabulary, n_columns));
   const DeviceMemory best(run.device, n_columns * 4);
-  const double seconds = time_launches(
+  const LaunchTimes seconds = time_launches(
       static_cast<cudaStream_t>(run.stream.native()), 16, run.settings.n_replays, [&](int) {
         argmax_cuda({reinterpret_cast<const float*>(logits.data()), kVocabulary, kVocabulary,
                      n_columns, workspace.data(), reinterpret_cast<int32_t*>(best.data()), nullptr},

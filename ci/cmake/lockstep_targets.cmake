@@ -20,6 +20,7 @@ function(lockstep_app name)
   add_executable(${program} ${ARG_SOURCES})
   target_link_libraries(${program} PRIVATE ${ARG_LIBS} CLI11::CLI11)
   install(TARGETS ${program} RUNTIME DESTINATION bin)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_PROGRAMS ${program})
 endfunction()
 
 # Tells the sources that ask for them where the folders of this build are. Only those: a path in
@@ -58,10 +59,33 @@ function(lockstep_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   lockstep_test_folders(${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
+  if(name MATCHES "_cuda_test$")
+    lockstep_op_test(${name} ${ARG_SOURCES})
+  endif()
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}."
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
       PROCESSORS ${ARG_PROCESSORS})
+endfunction()
+
+# Enters a test program OP_cuda_test into the list that `lockstep gate --policy gpu` goes through
+# (docs/formats/op-tests.md); its ops are those whose CUDA headers its sources include.
+function(lockstep_op_test name)
+  set(ops)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} includes REGEX "^#include \"engine/ops/[a-z_]+/cuda/")
+    list(TRANSFORM includes REPLACE ".*engine/ops/([a-z_]+)/cuda/.*" "\\1")
+    list(APPEND ops ${includes})
+  endforeach()
+  list(REMOVE_DUPLICATES ops)
+  list(REMOVE_ITEM ops common)
+  if(NOT ops)
+    message(FATAL_ERROR "lockstep_test(${name}): no source includes engine/ops/OP/cuda/...")
+  endif()
+  list(JOIN ops "\", \"" joined)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_OP_TESTS
+    "{\"program\": \"${name}\", \"ops\": [\"${joined}\"]}")
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_OP_TEST_PROGRAMS ${name})
 endfunction()
 
 # lockstep_fuzz(NAME_fuzz SOURCES ... LIBS ... CORPUS folder): SOURCES define

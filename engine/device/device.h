@@ -24,6 +24,8 @@ struct DeviceFacts {
   int64_t memory_bytes = 0;        // free when the device was opened
   int64_t l2_bytes = 0;            // CUDA
   int64_t block_shared_bytes = 0;  // CUDA: most dynamic shared memory of one block
+  std::string uuid;                // CUDA: "GPU-" and 36 characters, as nvidia-smi shows it
+  std::string driver;              // CUDA: the newest version that the driver speaks, "13.0"
 };
 
 class Device;

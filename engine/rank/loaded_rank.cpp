@@ -1,12 +1,14 @@
 #include "engine/rank/loaded_rank.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/ungated_ops.h"
 #include "engine/comm/mailbox.h"
 #include "engine/model/checkpoint_digest.h"
 #include "engine/ops/common/cpu_target.h"
@@ -40,8 +42,14 @@ bool threads_may_spin(const RunFlags& flags) {
   return thread_count(flags) * flags.n_ranks <= cores;
 }
 
+// Kernels that nobody has seen to be right on a card: whoever starts them is told.
+void announce_ungated_ops() {
+  for (const std::string& line : ungated_ops()) fmt::print(stderr, "{}\n", line);
+}
+
 // What must stand before anything is loaded.
 const RunFlags& prepared(const RunFlags& flags) {
+  if (flags.backend == "cuda") announce_ungated_ops();
   if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
 #if defined(LOCKSTEP_FAULTS)
   select_fault(flags.fault);

@@ -6,12 +6,14 @@
 
 #include "validation/gate/gate.h"
 #include "validation/gate/gate_runs.h"
+#include "validation/gate/op_runs.h"
 
 namespace lockstep {
 
 struct GateContext {
   const GateOptions& options;
   GateRuns& runs;
+  OpRuns& ops;
   GateReport& report;
 };
 
@@ -26,6 +28,7 @@ struct CheckDefinition {
 
 const std::vector<CheckDefinition>& oracle_checks();     // shards, oracle, I1, I2, I3, grid
 const std::vector<CheckDefinition>& invariant_checks();  // I4, I5
+const std::vector<CheckDefinition>& op_checks();         // CUDA ops, each by itself
 const std::vector<CheckDefinition>& machine_checks();    // CUDA, receipts, probe, bench
 const std::vector<CheckDefinition>& exact_checks();      // the integer-exact transformer
 const std::vector<CheckDefinition>& pinned_checks();     // recorded digests

@@ -46,15 +46,20 @@ bool two_gpus_twin(GateContext&) {
   return step.verdict == Verdict::skipped;
 }
 
-PolicyCoverage gpu_coverage(const GateOptions& options, const fs::path& receipts) {
-  return policy_coverage("gpu", {options.source, receipts, options.waivers, options.today});
+PolicyCoverage gpu_coverage(GateContext& gate, const fs::path& receipts) {
+  const GateOptions& options = gate.options;
+  // A policy that takes no waiver sees none: an op without a receipt is a FAIL there.
+  const std::vector<Waiver> waivers =
+      options.policy.accepts_waivers ? options.waivers : std::vector<Waiver>();
+  return policy_coverage(
+      "gpu", {options.source, receipts, waivers, options.today, gate.ops.exact_program()});
 }
 
 void receipts(GateContext& gate, GateStep& step) {
   const GateOptions& options = gate.options;
   step.repro = fmt::format("lockstep receipt verify {}", options.receipts.string());
   if (options.source.empty()) return skip(step, "no source tree beside this program: use --source");
-  const PolicyCoverage coverage = gpu_coverage(options, options.receipts);
+  const PolicyCoverage coverage = gpu_coverage(gate, options.receipts);
   step.verdict = coverage.verdict;
   step.detail =
       fmt::format("{}, {} ops", coverage.receipt.empty() ? "no receipt" : coverage.receipt,
@@ -72,7 +77,7 @@ void receipts(GateContext& gate, GateStep& step) {
 // An empty folder covers nothing.
 bool receipts_twin(GateContext& gate) {
   const TempDir empty;
-  return gpu_coverage(gate.options, empty.path()).verdict != Verdict::pass;
+  return gpu_coverage(gate, empty.path()).verdict != Verdict::pass;
 }
 
 // Verdict of a program of ours from its exit code.
@@ -114,7 +119,8 @@ void probe_profile(GateContext& gate, GateStep& step) {
   fs::path profile = gate.options.machine;
   step.repro = "lockstep probe --standard --profile FILE; lockstep gate --machine FILE";
   if (profile.empty()) {
-    if (!gate.runs.backend_missing().empty()) return skip(step, gate.runs.backend_missing());
+    if (!step.required) return skip(step, "no profile of this machine was given: --machine FILE");
+    if (!gate.ops.missing().empty()) return skip(step, gate.ops.missing());
     profile = dir.path() / "machine.json";
     // Its exit codes are verdicts of its own; the profile carries them too.
     const ProcessResult result = run_process(

@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 std::vector<CheckDefinition> all_checks() {
   std::vector<CheckDefinition> all;
   for (const auto* checks :
-       {&machine_checks(), &oracle_checks(), &invariant_checks(), &exact_checks(), &pinned_checks(),
-        &mutant_checks(), &canary_checks()}) {
+       {&op_checks(), &machine_checks(), &oracle_checks(), &invariant_checks(), &exact_checks(),
+        &pinned_checks(), &mutant_checks(), &canary_checks()}) {
     all.insert(all.end(), checks->begin(), checks->end());
   }
   return all;
@@ -42,8 +42,9 @@ const PolicyCheck* find_check(const Policy& policy, const std::string& id) {
 
 std::string repro_line(const GateOptions& options, const std::string& id) {
   return fmt::format(
-      "lockstep gate --policy {} --model {} --oracle {}{}{} --only {}", options.policy.name,
-      options.model.string(), options.oracle.string(),
+      "lockstep gate --policy {}{}{}{}{} --only {}", options.policy.name,
+      options.model.empty() ? "" : " --model " + options.model.string(),
+      options.oracle.empty() ? "" : " --oracle " + options.oracle.string(),
       options.fault.empty() ? "" : " --fault " + options.fault,
       options.prompts.empty() ? "" : fmt::format(" --prompts {}", fmt::join(options.prompts, ",")),
       id);
@@ -52,7 +53,10 @@ std::string repro_line(const GateOptions& options, const std::string& id) {
 class Gate {
  public:
   explicit Gate(const GateOptions& options)
-      : options_(options), runs_(options), context_{options, runs_, report_} {}
+      : options_(options),
+        runs_(options),
+        op_runs_(options),
+        context_{options, runs_, op_runs_, report_} {}
 
   GateReport run(const GateProgress& progress);
 
@@ -66,6 +70,7 @@ class Gate {
 
   const GateOptions& options_;
   GateRuns runs_;
+  OpRuns op_runs_;
   GateReport report_;
   GateContext context_;
 };
@@ -192,8 +197,9 @@ GateReport run_gate(const GateOptions& options, const GateProgress& progress) {
 
 std::string pinned_bits(const GateOptions& options) {
   GateRuns runs(options);
+  OpRuns op_runs(options);
   GateReport report;
-  GateContext context{options, runs, report};
+  GateContext context{options, runs, op_runs, report};
   return pinned_bits_json(context);
 }
 

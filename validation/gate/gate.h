@@ -9,14 +9,26 @@
 #include "hardware-probe/report/machine.h"
 #include "validation/compare/report.h"
 #include "validation/compare/tap_judge.h"
+#include "validation/gate/ops_report.h"
 #include "validation/gate/policy.h"
 #include "validation/receipt/waivers.h"
 #include "validation/verdict.h"
 
 namespace lockstep {
 
+// What judges the CUDA ops; empty paths: beside this program.
+struct OpTools {
+  std::filesystem::path tests;  // folder with op_tests.json and the programs that it names
+  std::filesystem::path exact;
+  std::filesystem::path bench;
+  std::string sanitizer = "compute-sanitizer";
+  double sanitizer_seconds = 60;
+  int n_workers = 0;  // 0: one a core
+};
+
 struct GateOptions {
   Policy policy;
+  OpTools op_tools;
   std::filesystem::path model;
   std::filesystem::path oracle;      // prefix
   std::filesystem::path engine;      // empty: lockstep-generate beside this program
@@ -48,8 +60,9 @@ struct GateStep {
   std::string repro;   // a command that does this check again
   double seconds = 0;
   bool required = true;
-  bool proven = false;  // its twin with a planted mistake was red in this run
-  std::string waiver;   // who answers for it until when; empty without one
+  bool proven = false;           // its twin with a planted mistake was red in this run
+  std::string waiver;            // who answers for it until when; empty without one
+  std::vector<std::string> ops;  // whose fault it is that it is red; empty: everything's
 };
 
 // How mutants of the product fared. Equivalent ones change nothing and count for nothing.
@@ -70,6 +83,7 @@ struct GateReport {
   std::vector<std::string> not_checked;  // what the policy puts out of scope, with the reason
   std::vector<std::string> notes;        // receipts and waivers, printed but not judged
   probe::MachineRecord machine;          // what the numbers of this run belong to
+  OpsReport ops;
   std::vector<GateComparison> comparisons;
   std::vector<std::pair<std::string, std::string>> run_digests;  // run, digest
 

@@ -306,9 +306,9 @@ TEST_F(GateMain, APolicyFileChoosesTheChecks) {
 }
 
 // Where the engine has no such backend, nothing is judged, and that is no pass.
-TEST_F(GateMain, WithoutACardTheGpuPolicyIsSkipped) {
+TEST_F(GateMain, AnEngineWithoutCudaIsSkipped) {
   write_file_atomically(model() / "no-backend", std::string("lockstep-rank: no CUDA backend\n"));
-  const ProcessResult result = gate({"--policy", "gpu", "--json", "--only", "cuda-device,i1"});
+  const ProcessResult result = gate({"--policy", "release", "--json", "--only", "cuda-device,i1"});
   EXPECT_EQ(result.exit_code, 77) << result.stdout_text;
   for (const Json& check : Json::parse(result.stdout_text)["checks"]) {
     EXPECT_EQ(check["verdict"], "SKIPPED");

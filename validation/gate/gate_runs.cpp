@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/golden_folder.h"
 #include "engine/base/process.h"
 #include "validation/exact/exact_model.h"
 #include "validation/gate/run_digest.h"
@@ -63,7 +64,8 @@ void run_tool(const std::vector<std::string>& argv) {
 
 const Oracle& GateRuns::oracle() {
   if (!oracle_) {
-    oracle_ = read_oracle(options_.oracle);
+    oracle_ = read_oracle(options_.oracle.empty() ? golden_folder() / "oracle" / "public"
+                                                  : options_.oracle);
     leave_images_out(*oracle_, options_.model);
     if (!options_.prompts.empty()) keep_prompts(*oracle_, options_.prompts);
   }

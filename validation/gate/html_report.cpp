@@ -67,6 +67,38 @@ std::string mutation_section(const MutationReport& mutation) {
   return html + "</ul>\n";
 }
 
+std::string bench_table(const BenchReport& bench) {
+  std::string html = fmt::format(
+      "<h3>Times on {}, which reads {:.0f} GB/s</h3>\n<table>\n<tr><th>op<th>case<th>T<th>MB"
+      "<th>us<th>of the bandwidth</tr>\n",
+      escape_markup(bench.device), bench.read_bytes_per_s / 1e9);
+  for (const BenchRow& row : bench.rows) {
+    html += fmt::format(
+        "<tr><td>{}<td>{}<td class='number'>{}<td class='number'>{:.1f}<td class='number'>{:.2f}"
+        "<td class='number'>{:.0f} %</tr>\n",
+        escape_markup(row.op), escape_markup(row.what), row.n_tokens, row.bytes / 1e6,
+        row.seconds * 1e6, 100 * bench.share(row));
+  }
+  return html + "</table>\n";
+}
+
+// The op programs and the times; nothing when no card was asked.
+std::string ops_section(const OpsReport& ops) {
+  if (ops.programs.empty() && ops.bench.rows.empty()) return {};
+  std::string html = fmt::format("<h2>CUDA ops on {} ({})</h2>\n", escape_markup(ops.card.name),
+                                 escape_markup(ops.card.uuid));
+  html += "<table>\n<tr><th>program<th>verdict<th>passed<th>failed<th>skipped</tr>\n";
+  for (const OpProgramRun& program : ops.programs) {
+    html += fmt::format(
+        "<tr><td>{}<td>{}<td class='number'>{}<td class='number'>{}<td class='number'>{}</tr>\n",
+        escape_markup(program.program.program), verdict_html(judge_op_test(program.run)),
+        program.run.count(OpCase::State::passed), program.run.count(OpCase::State::failed),
+        program.run.count(OpCase::State::skipped));
+  }
+  html += "</table>\n";
+  return ops.bench.rows.empty() ? html : html + bench_table(ops.bench);
+}
+
 // Every tap that some prompt compared, in the order of the network.
 std::vector<std::string> plotted_taps(const CompareReport& report) {
   std::set<std::string, TapOrder> taps;
@@ -177,6 +209,7 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
       verdict_name(report.verdict), kStyle, verdict_html(report.verdict));
   html +=
       facts_table(report, facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
+  html += ops_section(report.ops);
   html += mutation_section(report.mutation);
   html += "<h2>Not checked</h2>\n<ul>\n";
   for (const std::string& line : report.not_checked) html += "<li>" + escape_markup(line) + "\n";

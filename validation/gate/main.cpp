@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/ungated_ops.h"
 #include "validation/compare/report_text.h"
 #include "validation/gate/gate.h"
 #include "validation/gate/html_report.h"
@@ -65,6 +66,18 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "Source tree that receipts vouch for (default: the one this was built in)");
   app.add_option("--waivers", arguments.waivers, "Default: SOURCE/ci/waivers.json");
   app.add_option("--baseline", gate.baseline, "Programs that the bench gate compares with");
+  OpTools& tools = gate.op_tools;
+  app.add_option("--op-tests", tools.tests, "Folder of op_tests.json (default: ../tests)");
+  app.add_option("--op-exact", tools.exact, "Default: lockstep-ops-exact beside this program");
+  app.add_option("--op-bench", tools.bench, "Default: lockstep-bench beside this program");
+  app.add_option("--sanitizer", tools.sanitizer, "compute-sanitizer, for CUDA ops")
+      ->capture_default_str();
+  app.add_option("--sanitizer-seconds", tools.sanitizer_seconds, "New runs begin for this long")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--workers", tools.n_workers, "Op tests at once (0: one a core)")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   app.add_option("--machine", gate.machine,
                  "Profile of this machine (lockstep probe --profile FILE): stored, doubts judged");
   app.add_flag("--json", arguments.json, "Print JSON instead of the table");
@@ -133,12 +146,24 @@ std::vector<std::string> notes(const GateOptions& options) {
   return lines;
 }
 
+bool golden_folder_exists() {
+  try {
+    return !golden_folder().empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void fill_defaults(Arguments& arguments) {
   GateOptions& options = arguments.gate;
   options.policy = load_policy(arguments.policy);
   if (arguments.n_mutants) options.policy.n_mutants = *arguments.n_mutants;
-  if (options.model.empty()) options.model = golden_folder() / "tiny-qwen3_5";
-  if (options.oracle.empty()) options.oracle = golden_folder() / "oracle" / "public";
+  // The ops of a card need no model: a tree without one can judge them.
+  const bool may_lack_model = options.policy.backend == "cuda" && !golden_folder_exists();
+  if (options.model.empty() && !may_lack_model) options.model = golden_folder() / "tiny-qwen3_5";
+  if (options.oracle.empty() && !may_lack_model) {
+    options.oracle = golden_folder() / "oracle" / "public";
+  }
   if (options.source.empty()) options.source = source_root();
   if (arguments.waivers.empty() && !options.source.empty()) {
     arguments.waivers = options.source / "ci/waivers.json";
@@ -164,9 +189,18 @@ void print_end(const Arguments& arguments, const GateReport& report, double seco
              coloured_verdict(report.verdict, stdout_has_colour()), seconds);
 }
 
+// What a machine without the sources has instead of them: what they were at the build.
+void announce_ungated_ops(const GateOptions& options, bool json) {
+  if (options.policy.backend == "cpu") return;
+  for (const std::string& line : ungated_ops()) {
+    fmt::print(json ? stderr : stdout, "{}\n", line);
+  }
+}
+
 int gate(Arguments& arguments, const std::string& command) {
   using Clock = std::chrono::steady_clock;
   const GateOptions& options = arguments.gate;
+  announce_ungated_ops(options, arguments.json);
   ReceiptFacts facts{command, options, utc_now(), 0, arguments.key_file};
   const Clock::time_point start = Clock::now();
   GateReport report =

@@ -12,6 +12,7 @@
 #include "engine/base/process.h"
 #include "validation/compare/report_json.h"
 #include "validation/gate/gpu_facts.h"
+#include "validation/receipt/baked_sources.h"
 #include "validation/receipt/coverage.h"
 
 namespace lockstep {
@@ -63,6 +64,7 @@ Json steps_json(const GateReport& report) {
                      {"repro", step.repro},
                      {"required", step.required},
                      {"proven", step.proven},
+                     {"ops", step.ops},
                      {"waiver", step.waiver}});
   }
   return steps;
@@ -76,17 +78,19 @@ Json mutation_json(const MutationReport& mutation) {
           {"score", mutation.score()}};
 }
 
-// Empty for a policy of the user's own, which no receipt rule speaks of, and without a source tree.
+// Empty for a policy of the user's own, which no receipt rule speaks of. Without a source tree: the
+// sources as they were when the programs were built.
 Json sources_json(const GateOptions& options) {
   const auto built_in = built_in_policies();
   const bool known =
       std::find(built_in.begin(), built_in.end(), options.policy.name) != built_in.end();
-  if (options.source.empty() || !known) return Json::object();
+  if (!known) return Json::object();
   const SourceScope scope = policy_scope(options.policy.name);
   Json units = Json::object();
-  for (const auto& [unit, files] : source_units(options.source, scope)) {
+  for (const auto& [unit, files] : known_units(options.source, scope)) {
     units[unit] = {{"digest", unit_digest(files)}, {"files", files}};
   }
+  if (units.empty()) return Json::object();
   return {{"scope", scope_name(scope)}, {"units", units}};
 }
 
@@ -145,6 +149,7 @@ std::string make_receipt(const GateReport& report, const ReceiptFacts& facts) {
       {"steps", steps_json(report)},
       {"mutation", mutation_json(report.mutation)},
       {"proven", {{"checks", report.steps.size()}, {"able_to_fail", report.n_proven()}}},
+      {"ops", Json::parse(ops_json(report.ops))},
       {"runs", runs},
       {"comparisons", comparisons_json(report)},
       {"not_checked", report.not_checked},

@@ -49,12 +49,12 @@ class Receipt : public ::testing::Test {
 TEST_F(Receipt, HoldsWhatTheFormatPromises) {
   const Json json = Json::parse(make_receipt(report_, facts_));
   for (const char* key :
-       {"format", "format_version", "command", "verdict",     "build",       "model",  "oracle",
-        "fault",  "steps",          "runs",    "comparisons", "not_checked", "host",   "digest",
-        "policy", "complete",       "sources", "mutation",    "proven",      "machine"}) {
+       {"format", "format_version", "command", "verdict",     "build",       "model",   "oracle",
+        "fault",  "steps",          "runs",    "comparisons", "not_checked", "host",    "digest",
+        "policy", "complete",       "sources", "mutation",    "proven",      "machine", "ops"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
-  EXPECT_EQ(json.size(), 20u);
+  EXPECT_EQ(json.size(), 21u);
   for (const char* key : {"version", "commit", "dirty", "compiler", "flags", "programs_digest"}) {
     EXPECT_TRUE(json["build"].contains(key)) << key;
   }
@@ -82,7 +82,7 @@ TEST_F(Receipt, OtherFilesAreRefusedByName) {
   EXPECT_EQ(error("{}"), "r.json: is no receipt");
   Json newer = Json::parse(make_receipt(report_, facts_));
   newer["format_version"] = kReceiptVersion + 1;
-  EXPECT_NE(error(newer.dump()).find("version 3 is newer"), std::string::npos);
+  EXPECT_NE(error(newer.dump()).find("version 4 is newer"), std::string::npos);
 }
 
 TEST_F(Receipt, TwoRunsDifferInHostAlone) {

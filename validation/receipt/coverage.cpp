@@ -30,7 +30,7 @@ std::optional<ReceiptSummary> newest_receipt(const std::string& policy, const fs
     try {
       ReceiptSummary receipt = read_receipt(path);
       if (receipt.policy != policy) continue;
-      if (receipt.verdict != "PASS" || !receipt.complete) {
+      if (receipt.blames_all || !receipt.complete) {
         reasons.push_back(fmt::format("{}: does not count: {}", receipt.file,
                                       receipt.complete ? receipt.verdict : "not a whole gate"));
         continue;
@@ -43,12 +43,29 @@ std::optional<ReceiptSummary> newest_receipt(const std::string& policy, const fs
   return newest;
 }
 
+// Why the receipt does not cover the unit; empty when it does.
+std::string objection(const std::string& unit, const FileDigests& now,
+                      const std::optional<ReceiptSummary>& receipt) {
+  if (!receipt || !receipt->units.contains(unit)) return "no receipt covers it";
+  const auto blamed = receipt->blamed.find(unit);
+  if (blamed != receipt->blamed.end()) return "in the receipt " + blamed->second;
+  return changed_files(receipt->units.at(unit), now);
+}
+
+// Op -> how what the receipt says a card answered differs from what this machine computes.
+std::map<std::string, std::string> recomputed(const std::optional<ReceiptSummary>& receipt,
+                                              const fs::path& program) {
+  if (!receipt || program.empty()) return {};
+  const ExactReport host = run_exact(program, "cpu", exact_seeds(receipt->units));
+  return exact_differences(receipt->exact, host.outputs);
+}
+
 UnitCoverage unit_coverage(const std::string& unit, const FileDigests& now,
+                           const std::string& difference,
                            const std::optional<ReceiptSummary>& receipt,
                            const CoverageInputs& inputs) {
-  UnitCoverage coverage{unit, Verdict::pass, {}};
-  const bool known = receipt && receipt->units.contains(unit);
-  coverage.detail = known ? changed_files(receipt->units.at(unit), now) : "no receipt covers it";
+  UnitCoverage coverage{unit, Verdict::pass, objection(unit, now, receipt)};
+  if (coverage.detail.empty()) coverage.detail = difference;
   if (coverage.detail.empty()) {
     coverage.detail = fmt::format("{} files as in the receipt", now.size());
     return coverage;
@@ -93,8 +110,12 @@ PolicyCoverage policy_coverage(const std::string& policy, const CoverageInputs& 
   const auto receipt = newest_receipt(policy, inputs.receipts, coverage.reasons);
   if (receipt) coverage.receipt = receipt->file;
   const SourceUnits now = source_units(inputs.source_root, policy_scope(policy));
+  const bool cuda = policy_scope(policy) == SourceScope::cuda_ops;
+  const auto differences = recomputed(receipt, cuda ? inputs.exact_program : fs::path());
   for (const auto& [unit, files] : now) {
-    coverage.units.push_back(unit_coverage(unit, files, receipt, inputs));
+    const auto difference = differences.find(unit);
+    coverage.units.push_back(unit_coverage(
+        unit, files, difference == differences.end() ? "" : difference->second, receipt, inputs));
     coverage.verdict = merge(coverage.verdict, coverage.units.back().verdict);
   }
   if (now.empty()) {

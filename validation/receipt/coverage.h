@@ -36,10 +36,13 @@ struct CoverageInputs {
   std::filesystem::path receipts;  // folder
   std::vector<Waiver> waivers;
   std::string today;
+  // lockstep-ops-exact, which computes a receipt's integer-exact outputs again; empty: nobody does.
+  std::filesystem::path exact_program = {};
 };
 
-// A receipt counts when it is complete, PASS and unchanged; the newest one is compared. Nothing to
-// cover is MISTRUSTED: it proves nothing.
+// A receipt counts when it is complete, unchanged, and all that is red in it is the fault of single
+// ops, which it then does not cover; the newest one is compared. Nothing to cover is MISTRUSTED: it
+// proves nothing.
 PolicyCoverage policy_coverage(const std::string& policy, const CoverageInputs& inputs);
 
 // "file a changed, file b is new, file c is gone", at most a few of them; empty when both are

@@ -101,7 +101,7 @@ TEST(RequiredPolicies, AreReadAndChecked) {
 TEST(ThisRepository, EveryCudaOpHasAReceiptOrAWaiver) {
   const std::filesystem::path root = LOCKSTEP_SOURCE_DIR;
   const CoverageInputs inputs{root, root / "ci/receipts", read_waivers(root / "ci/waivers.json"),
-                              utc_today()};
+                              utc_today(), std::string(LOCKSTEP_BIN_DIR) + "/lockstep-ops-exact"};
   for (const std::string& policy : required_policies(root / "ci/policy.json")) {
     const PolicyCoverage coverage = policy_coverage(policy, inputs);
     for (const UnitCoverage& unit : coverage.units) {

@@ -7,7 +7,9 @@
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
 #include "validation/compare/report_text.h"
+#include "validation/receipt/baked_sources.h"
 #include "validation/receipt/coverage.h"
 
 namespace lockstep {
@@ -22,6 +24,8 @@ struct Arguments {
   fs::path policy;
   fs::path waivers;
   std::string today;
+  fs::path exact;
+  fs::path out;
   fs::path a;
   fs::path b;
   bool json = false;
@@ -50,12 +54,17 @@ void print_coverage(const PolicyCoverage& coverage) {
   }
 }
 
-int verify(Arguments& arguments) {
+CoverageInputs coverage_inputs(Arguments& arguments) {
   if (arguments.source.empty()) arguments.source = source_root();
   if (arguments.policy.empty()) arguments.policy = arguments.source / "ci/policy.json";
   if (arguments.waivers.empty()) arguments.waivers = arguments.source / "ci/waivers.json";
-  const CoverageInputs inputs{arguments.source, arguments.receipts, read_waivers(arguments.waivers),
-                              arguments.today.empty() ? utc_today() : arguments.today};
+  if (arguments.exact.empty()) arguments.exact = sibling_program("lockstep-ops-exact");
+  return {arguments.source, arguments.receipts, read_waivers(arguments.waivers),
+          arguments.today.empty() ? utc_today() : arguments.today, arguments.exact};
+}
+
+int verify(Arguments& arguments) {
+  const CoverageInputs inputs = coverage_inputs(arguments);
   Verdict verdict = Verdict::pass;
   Json policies = Json::array();
   for (const std::string& policy : required_policies(arguments.policy)) {
@@ -71,6 +80,21 @@ int verify(Arguments& arguments) {
     fmt::print("{}\n", Json{{"verdict", verdict_name(verdict)}, {"policies", policies}}.dump(1));
   }
   return verdict_exit_code(verdict);
+}
+
+// At every build: digests of the sources, and which ops a receipt covers.
+int bake(Arguments& arguments) {
+  arguments.receipts = arguments.source / "ci/receipts";
+  CoverageInputs inputs = coverage_inputs(arguments);
+  inputs.exact_program.clear();  // it may not be built yet; verify computes again
+  std::string ungated;
+  for (const UnitCoverage& op : policy_coverage("gpu", inputs).units) {
+    if (op.verdict != Verdict::pass) ungated += op.unit + ": " + op.detail + "\n";
+  }
+  fs::create_directories(arguments.out);
+  write_file_atomically(arguments.out / "sources.json", baked_sources(arguments.source));
+  write_file_atomically(arguments.out / "ungated-ops.txt", ungated);
+  return 0;
 }
 
 int diff(const Arguments& arguments) {
@@ -100,7 +124,14 @@ int run(int argc, char** argv) {
   verify_command->add_option("--policy", arguments.policy, "Default: SOURCE/ci/policy.json");
   verify_command->add_option("--waivers", arguments.waivers, "Default: SOURCE/ci/waivers.json");
   verify_command->add_option("--today", arguments.today, "Judge waivers on this day (2026-01-31)");
+  verify_command->add_option("--op-exact", arguments.exact,
+                             "What computes integer-exact outputs again (default: "
+                             "lockstep-ops-exact beside this program)");
   verify_command->add_flag("--json", arguments.json, "Print JSON");
+  CLI::App* bake_command = app.add_subcommand(
+      "bake", "Write sources.json and ungated-ops.txt for programs that leave their sources");
+  bake_command->add_option("--source", arguments.source, "Source tree")->required();
+  bake_command->add_option("--out", arguments.out, "Folder")->required();
   CLI::App* diff_command = app.add_subcommand("diff", "What differs between two receipts");
   diff_command->add_option("A", arguments.a, "Receipt")->required();
   diff_command->add_option("B", arguments.b, "Receipt")->required();
@@ -112,6 +143,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
   if (*verify_command) return verify(arguments);
+  if (*bake_command) return bake(arguments);
   return *diff_command ? diff(arguments) : show(arguments);
 }
 

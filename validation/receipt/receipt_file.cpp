@@ -66,6 +66,20 @@ std::map<std::string, std::string> comparable_values(const std::string& text) {
   return values;
 }
 
+// Who is to blame for what is red: a required check, or an optional one that found something.
+void read_blame(const Json& receipt, ReceiptSummary& summary) {
+  for (const Json& step : receipt.value("steps", Json::array())) {
+    const std::string verdict = text_at(step, "verdict");
+    const bool listed_only = verdict == "SKIPPED" && step.value("required", Json()) == Json(false);
+    if (verdict == "PASS" || listed_only) continue;
+    const Json ops = step.value("ops", Json::array());
+    if (!ops.is_array() || ops.empty()) summary.blames_all = true;
+    for (const Json& op : ops) {
+      if (op.is_string()) summary.blamed.emplace(op, text_at(step, "id") + " is " + verdict);
+    }
+  }
+}
+
 }  // namespace
 
 std::string sealed_receipt(const std::string& text, const fs::path& key_file) {
@@ -115,6 +129,9 @@ ReceiptSummary read_receipt(const fs::path& path) {
   const Json& sources = object_at(receipt, "sources");
   summary.scope = text_at(sources, "scope");
   summary.units = read_units(sources);
+  read_blame(receipt, summary);
+  const Json& ops = object_at(receipt, "ops");
+  if (ops.contains("exact")) summary.exact = parse_exact(ops["exact"].dump(), path.string());
   return summary;
 }
 
@@ -151,6 +168,11 @@ std::string receipt_text(const std::string& text, const std::string& label) {
                      object_at(sources, "units").size());
   out += fmt::format("digest   {}{}\n", text_at(receipt, "digest"),
                      receipt.contains("signature") ? ", signed" : "");
+  const Json& card = object_at(object_at(receipt, "ops"), "card");
+  if (!card.empty()) {
+    out += fmt::format("card     {} ({}), driver for CUDA {}\n", text_at(card, "name"),
+                       text_at(card, "uuid"), text_at(card, "driver"));
+  }
   for (const Json& step : receipt.value("steps", Json::array())) {
     out += fmt::format("{:<11}{:<18} {}\n", text_at(step, "verdict"), text_at(step, "id"),
                        text_at(step, "detail"));

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "validation/ops/op_exact.h"
 #include "validation/receipt/source_digest.h"
 
 namespace lockstep {
 
-inline constexpr int kReceiptVersion = 2;
+inline constexpr int kReceiptVersion = 3;
 inline constexpr const char* kReceiptFormat = "lockstep-receipt";
 
 // The receipt `json` (text of an object) with "digest", and with "signature" when `key_file` is not
@@ -31,6 +32,10 @@ struct ReceiptSummary {
   bool is_signed = false;
   std::string scope;  // of sources
   SourceUnits units;
+  // Op -> the check that is red because of it. A red check that blames no op speaks of all.
+  std::map<std::string, std::string> blamed;
+  bool blames_all = false;
+  std::vector<ExactOutput> exact;  // what the card answered to integer-exact cases
 };
 
 // Throws what verify_receipt throws.

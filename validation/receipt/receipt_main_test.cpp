@@ -30,7 +30,8 @@ class ReceiptMain : public ::testing::Test {
     return run(arguments);
   }
   std::filesystem::path receipts() const { return tree_.root() / "receipts"; }
-  std::filesystem::path add(const testing::ReceiptPlan& plan = {}) const {
+  std::filesystem::path add(testing::ReceiptPlan plan = {}) const {
+    plan.exact_program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-ops-exact";
     return testing::write_receipt(tree_.root(), receipts(), plan);
   }
 

@@ -24,7 +24,13 @@ std::string receipt_json(const std::filesystem::path& source_root, const Receipt
                         {"host", {{"started", plan.started}, {"cpu", "any"}}},
                         {"sources", {{"scope", scope_name(scope)}, {"units", units}}},
                         {"steps", Json::array({step})}};
-  return receipt.dump();
+  Json whole = receipt;
+  if (!plan.exact_program.empty()) {
+    const auto seeds = exact_seeds(source_units(source_root, scope));
+    const auto outputs = run_exact(plan.exact_program, "cpu", seeds).outputs;
+    whole["ops"] = {{"exact", Json::parse(exact_json(outputs))}};
+  }
+  return whole.dump();
 }
 
 std::filesystem::path write_receipt(const std::filesystem::path& source_root,

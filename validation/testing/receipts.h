@@ -13,6 +13,7 @@ struct ReceiptPlan {
   bool complete = true;
   std::string fault = {};
   std::string started = "2026-01-31T12:00:00Z";
+  std::filesystem::path exact_program = {};  // answers the integer-exact cases; empty: none
 };
 
 // Text of an object, not yet sealed.

@@ -52,6 +52,15 @@ class CudaStream : public Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    text += fmt::format("{}{:02x}", dash ? "-" : "", static_cast<uint8_t>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -68,6 +77,10 @@ class CudaDevice : public Device {
     facts_.memory_bytes = static_cast<int64_t>(free_bytes);
     facts_.l2_bytes = properties.l2CacheSize;
     facts_.block_shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+    facts_.uuid = uuid_text(properties.uuid);
+    int version = 0;
+    cuda_check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+    facts_.driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
     if (facts_.arch < 70) {
       fail_with(ExitCode::device_error, "{} is sm_{}: kernels start at sm_70", facts_.name,
                 facts_.arch);

@@ -1,0 +1,67 @@
+// Cases for receipts (exact_case.h) of the row ops whose kernels give the CPU's bits: random values
+// instead of integers, and the CPU op is the formula.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/ops/common/exact_case.h"
+#include "engine/ops/rope/rope.h"
+
+namespace lockstep {
+
+// Inputs of one case: what an op does not need stays empty. bfloat16 values as float32.
+struct RowsProblem {
+  int64_t n_rows = 0;
+  int64_t width = 0;
+  std::vector<float> x;
+  std::vector<float> y;
+  std::vector<float> weight;  // float32
+  std::vector<int32_t> ids;
+  std::vector<RopePosition> positions;
+};
+
+enum class RowsOp : uint8_t {
+  argmax,
+  bias_add,
+  embedding,
+  gelu,
+  hadamard,
+  kv_write,
+  residual_add,
+  rmsnorm,
+  rope,
+  swiglu
+};
+
+inline constexpr int kRowsKvHeads = 2;     // kv_write, rope
+inline constexpr int kRowsRotary = 64;     // rope
+inline constexpr float kRowsEps = 1e-6f;   // rmsnorm
+inline constexpr int64_t kRowsFirst = 61;  // kv_write: the first position, before a page's end
+
+RowsProblem rows_problem(RowsOp op, uint64_t seed);
+std::vector<float> rows_exact_host(RowsOp op, uint64_t seed);
+
+// CUDA builds alone.
+std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Stream& stream);
+
+// The folder of the op, and its one case.
+struct RowsExactOp {
+  RowsOp op;
+  const char* folder;
+};
+inline constexpr std::array<RowsExactOp, 10> kRowsExactOps = {{
+    {RowsOp::argmax, "argmax"},
+    {RowsOp::bias_add, "bias_add"},
+    {RowsOp::embedding, "embedding"},
+    {RowsOp::gelu, "gelu"},
+    {RowsOp::hadamard, "hadamard"},
+    {RowsOp::kv_write, "kv_write"},
+    {RowsOp::residual_add, "residual_add"},
+    {RowsOp::rmsnorm, "rmsnorm"},
+    {RowsOp::rope, "rope"},
+    {RowsOp::swiglu, "swiglu"},
+}};
+
+}  // namespace lockstep
