@@ -36,13 +36,6 @@ std::vector<double> time_calls(const TimerOptions& options, const std::function<
   return seconds;
 }
 
-double median(std::vector<double> values) {
-  LOCKSTEP_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 Spread spread_of(const std::vector<double>& values) {
   LOCKSTEP_CHECK(!values.empty());
   const auto [low, high] = std::minmax_element(values.begin(), values.end());

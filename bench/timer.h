@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "engine/base/median.h"
+
 namespace lockstep {
 
 struct TimerOptions {
@@ -15,9 +17,6 @@ struct TimerOptions {
 // Seconds of one call of `body` in each sample. The calls that find the repeat count are not
 // among them, so caches and scratch are warm.
 std::vector<double> time_calls(const TimerOptions& options, const std::function<void()>& body);
-
-// Of an odd or even number of values; `values` must not be empty.
-double median(std::vector<double> values);
 
 struct Spread {
   double median = 0;

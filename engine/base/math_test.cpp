@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/base/median.h"
 #include "engine/base/philox.h"
 
 namespace lockstep {
@@ -169,6 +170,13 @@ TEST(MathF64, GoldenBits) {
   EXPECT_EQ(std::bit_cast<uint64_t>(sine), 0xbfe687d5890974a5u);
   EXPECT_EQ(std::bit_cast<uint64_t>(cosine), 0x3fe6b94c3bbe24b8u);
   EXPECT_EQ(std::bit_cast<uint64_t>(pow_f64(1e7, -0.40625)), 0x3f577a7d87ee61aeu);
+}
+
+TEST(Median, OfOddEvenAndNone) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({7}), 7);
+  EXPECT_TRUE(std::isnan(median({})));
 }
 
 }  // namespace

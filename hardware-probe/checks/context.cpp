@@ -1,9 +1,5 @@
 #include "hardware-probe/checks/context.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 namespace lockstep::probe {
 
 const char* status_name(Status status) {
@@ -65,14 +61,6 @@ Finding& Report::add(Status status, const Threshold& threshold, double value, Te
   finding.threshold = threshold.value;
   finding.source = threshold.source;
   return finding;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2.0;
 }
 
 }  // namespace lockstep::probe

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/median.h"
 #include "hardware-probe/cards/card_database.h"
 #include "hardware-probe/checks/finding.h"
 #include "hardware-probe/checks/thresholds.h"
@@ -48,8 +49,7 @@ class Report {
   std::vector<Finding> findings_;
 };
 
-double median(std::vector<double> values);  // NaN for none
-bool is_hardware_xid(int xid);              // speaks of the card, not of a program on it
+bool is_hardware_xid(int xid);  // speaks of the card, not of a program on it
 
 // The checks, one family a file. `index` is a GPU, a place in `pairs`, or 0 for the host.
 using CheckFunction = void (*)(const Context& context, int index, Report& report);

@@ -10,6 +10,7 @@
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/model/checkpoint_writer.h"
 #include "engine/model/output_file.h"
 #include "engine/model/shard_writer.h"
@@ -51,11 +52,6 @@ double shard_seconds(const ModelConfig& config, const Checkpoint& source,
   const auto start = Clock::now();
   write_shards(config, source, companions, 2, dir);
   return seconds_since(start);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 int bench(const std::string& geometry, const std::string& format, const fs::path& dir, int rounds) {
