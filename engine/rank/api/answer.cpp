@@ -7,13 +7,18 @@ namespace {
 
 constexpr const char* kCallEnd = "</tool_call>";
 
-TokenLogprob to_logprob(const Tokenizer& tokenizer, int32_t id, const StepLogits& step, int n_top) {
+TokenLogprob to_logprob(const Tokenizer& tokenizer, const GenerationRequest& request, int32_t id,
+                        const StepLogits& step) {
+  const auto name = [&](int32_t token) {
+    return request.tokens_as_ids ? "token_id:" + std::to_string(token)
+                                 : std::string(tokenizer.token_bytes(token));
+  };
   TokenLogprob entry;
-  entry.bytes = std::string(tokenizer.token_bytes(id));
+  entry.bytes = name(id);
   entry.logprob = step.chosen_value - step.log_sum_exp;
-  for (size_t i = 0; i < std::min(static_cast<size_t>(n_top), step.ids.size()); ++i) {
-    entry.top.emplace_back(std::string(tokenizer.token_bytes(step.ids[i])),
-                           step.values[i] - step.log_sum_exp);
+  const auto n_top = static_cast<size_t>(request.n_top_logprobs);
+  for (size_t i = 0; i < std::min(n_top, step.ids.size()); ++i) {
+    entry.top.emplace_back(name(step.ids[i]), step.values[i] - step.log_sum_exp);
   }
   return entry;
 }
@@ -69,10 +74,9 @@ AnswerPiece AnswerReader::push(std::span<const int32_t> ids, std::span<const Ste
   for (size_t i = 0; i < ids.size(); ++i) {
     count(ids[i]);
     text += detokenizer_.push(ids[i]);
-    const bool shown = request_.logprobs && i < logits.size() && !tokenizer_.is_special(ids[i]);
-    if (shown) {
-      piece.logprobs.push_back(to_logprob(tokenizer_, ids[i], logits[i], request_.n_top_logprobs));
-    }
+    const bool shown = request_.logprobs && i < logits.size() &&
+                       (request_.tokens_as_ids || !tokenizer_.is_special(ids[i]));
+    if (shown) piece.logprobs.push_back(to_logprob(tokenizer_, request_, ids[i], logits[i]));
   }
   read_text(stops_.push(text), piece);
   return piece;

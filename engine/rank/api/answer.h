@@ -18,7 +18,7 @@
 namespace lockstep {
 
 struct TokenLogprob {
-  std::string bytes;  // the token's own, perhaps part of a character
+  std::string bytes;  // the token's own, perhaps part of a character; or "token_id:N"
   double logprob = 0.0;
   std::vector<std::pair<std::string, double>> top;  // largest first
 };

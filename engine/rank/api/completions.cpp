@@ -12,7 +12,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kDefaultMaxTokens = 16;
-constexpr int kMaxLegacyLogprobs = 5;
 
 std::vector<int32_t> read_ids(const JsonView& list) {
   std::vector<int32_t> ids;
@@ -157,7 +156,7 @@ GenerationRequest parse_completion(std::string_view body_text, const SamplingPar
       max_tokens.given() ? max_tokens.integer(1, kMaxTokensLimit) : kDefaultMaxTokens;
   if (const JsonView logprobs = body["logprobs"]; logprobs.given()) {
     request.logprobs = true;
-    request.n_top_logprobs = static_cast<int>(logprobs.integer(0, kMaxLegacyLogprobs));
+    request.n_top_logprobs = static_cast<int>(logprobs.integer(0, kMaxTopLogprobs));
   }
   return request;
 }

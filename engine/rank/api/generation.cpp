@@ -73,6 +73,9 @@ void read_openai_common(const JsonView& body, GenerationRequest& request) {
     n.refuse("only 1 answer a request is supported");
   }
   if (const JsonView flag = body["ignore_eos"]; flag.given()) request.ignore_eos = flag.flag();
+  if (const JsonView flag = body["return_tokens_as_token_ids"]; flag.given()) {
+    request.tokens_as_ids = flag.flag();
+  }
   if (const JsonView stream = body["stream"]; stream.given()) request.stream = stream.flag();
   if (const JsonView options = body["stream_options"]; options.given()) {
     const JsonView usage = options["include_usage"];

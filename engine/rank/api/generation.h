@@ -28,6 +28,7 @@ struct GenerationRequest {
   bool ignore_eos = false;
   bool logprobs = false;
   int n_top_logprobs = 0;
+  bool tokens_as_ids = false;  // log-probabilities name tokens "token_id:N", special ones too
 
   // How the answer is read.
   bool split_reasoning = false;

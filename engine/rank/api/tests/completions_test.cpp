@@ -36,7 +36,7 @@ TEST(Completions, RefusesWhatItCannotDo) {
       {"echo", R"({"prompt": "a", "echo": true})"},
       {"suffix", R"({"prompt": "a", "suffix": "b"})"},
       {"best_of", R"({"prompt": "a", "best_of": 2})"},
-      {"logprobs", R"({"prompt": "a", "logprobs": 6})"},
+      {"logprobs", R"({"prompt": "a", "logprobs": 21})"},
   };
   for (const auto& [param, body] : cases) expect_refused(param, [&] { parse(body); });
 }
@@ -67,6 +67,21 @@ TEST(Completions, LogprobsAreParallelLists) {
   EXPECT_EQ(logprobs["token_logprobs"][0], -1.0);
   EXPECT_EQ(logprobs["text_offset"][0], 0);
   EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2u);
+}
+
+// For judges: a token by its number, and none left out.
+TEST(Completions, LogprobsNameTokensByTheirIds) {
+  const GenerationRequest request =
+      parse(R"({"prompt": "a", "logprobs": 2, "return_tokens_as_token_ids": true})");
+  AnswerReader reader(golden_tokenizer(), request, false);
+  const int32_t end = golden_tokenizer().added_token_id("<|im_end|>").value();
+  Answer answer;
+  answer.add(reader.push(std::vector<int32_t>{7, end},
+                         std::vector<StepLogits>(2, {{7, 5}, {2.0f, 1.0f}, 3.0, 2.0f})));
+  const auto format = completion_format(test_identity(), request);
+  const Json logprobs = Json::parse(format->whole(answer, {}))["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], (Json{"token_id:7", "token_id:" + std::to_string(end)}));
+  EXPECT_EQ(logprobs["top_logprobs"][0], (Json{{"token_id:7", -1.0}, {"token_id:5", -2.0}}));
 }
 
 TEST(Tokens, BothNamesOfATextAndAChat) {
