@@ -67,10 +67,41 @@ inline constexpr double kBf16Floor = 1e-6;
 inline constexpr double kBf16LogitSigmas = 4.0;
 
 // bf16, root mean square of a prompt's margin errors in those standard deviations. The noise is
-// recorded at the prompt's end; text that runs on behind the end of a turn is more sensitive,
-// single steps reach 3.9 in an honest run. So margins are judged together: the golden model's
-// prompts measure 0.2 to 0.74 with this engine, a lost state 4 and more.
+// recorded at the prompt's end, and generated text may be more sensitive: single steps reach 6.6 in
+// honest runs, so margins are judged together. Over 60 runs of honest engines that round at other
+// places (golden/recipe/bf16_variants.py, numpy, six engines on ten prompts) the largest is 0.86;
+// their logarithms have mean -0.73 and standard deviation 0.30. exp(-0.73 + 4.75 * 0.30) = 2: one
+// honest prompt in a million, were they normal. The weakest lost state measures 4.
 inline constexpr double kBf16MarginRms = 2.0;
+
+// Noise of one honest engine by its coarsest arithmetic: of the last hidden state, and of one
+// branch on exact input, relative L2. fp32: kFp32RelL2 is three times what was measured.
+inline constexpr double kFp32Noise = kFp32RelL2 / 3;
+// bf16: the reference framework's own bf16 run against its float32 run, worst prompt (zh-2k at the
+// final norm; one-token in the first layer, whose input is exact).
+inline constexpr double kBf16FinalNormNoise = 0.0175;
+inline constexpr double kBf16LocalNoise = 0.0099;
+// float16 has three more bits than bfloat16: the same roundings, each an eighth.
+inline constexpr double kF16NoiseShare = 1.0 / 8;
+// 8 bits. One bf16 rounding is 2^-8 / sqrt(3) of a mantissa, 0.17 % of a value. Integers in blocks
+// of 32 have 127 steps up to the largest of 32, 2.4 standard deviations: 2.4 / 127 / sqrt(12), 0.55
+// % a factor. E4M3, the coarsest of the kind, rounds by 2^-4 / sqrt(3) of a mantissa: 2.4 % of one
+// factor, 3.4 % of both, where kBf16LocalNoise is 1 %: three times bf16. llama.cpp's Q8_0 (blocks
+// of 32, weights and activations) measures 0.7 of bf16 at most, E4M3 has more.
+inline constexpr double kW8NoiseFactor = 3.0;
+// 4 bits: 7.5 steps up to the largest of 32, 2.4 / 7.5 / sqrt(12), 9 % a factor, 13 % of both; two
+// products in a row, as every branch has them, 18 %. Ten times w8 is 30 %.
+inline constexpr double kW4NoiseFactor = 10 * kW8NoiseFactor;
+
+// Largest local error over the typical one of its kind that a coarser arithmetic explains: it is
+// the same everywhere. bf16's local noise spreads by 9.9e-3 / 3.5e-3 = 2.8 over the golden model's
+// prompts; squared, for a coarser one may meet both ends, it is 8.
+inline constexpr double kEvenSpread = 8.0;
+
+// Nats by which the difference of two logits moves when the final norm errs by its own length, for
+// engines whose checkpoint is not at hand: |w_a - w_b| |h| / sqrt(H). Logits of this family have a
+// standard deviation of about 2.5 over the vocabulary, a difference sqrt(2) times that.
+inline constexpr double kTypicalLogitScale = 3.5;
 
 // A run that looked at less than this proves nothing (MISTRUSTED): the 8 + 8 recorded positions of
 // one ordinary prompt, and a third of its 96 generated tokens.

@@ -1,10 +1,12 @@
 // How far honest engines drift apart, by the coarsest arithmetic that one of them uses. A class is
-// one row; the numbers are relative errors (docs/divergence.md says where each comes from).
+// one row; the numbers are relative errors, from validation/tolerance.h.
 #pragma once
 
 #include <array>
 #include <optional>
 #include <string_view>
+
+#include "validation/tolerance.h"
 
 namespace lockstep {
 
@@ -12,23 +14,19 @@ struct DriftClass {
   std::string_view name;
   double final_norm_noise;  // of the last hidden state, relative L2, one honest engine
   double local_noise;       // of one branch on exact input, the same way
-  std::string_view meaning;
 };
 
-// fp32: two independent float32 implementations at taps (2.3e-6) and states (7e-6).
-// bf16: the reference framework's own bfloat16 run against its float32 run, worst prompt: 0.0175 at
-// the final norm, 0.0099 in the first layer, whose input is exact.
-// f16: the same roundings with three more bits: an eighth.
-// w8: blocks of 32 weights on 255 steps, and activations too: 0.6 % of each factor instead of the
-// 0.11 % of a bfloat16 one, so about sqrt(2) * 5 times as much a product as one rounding, in sum
-// with the others three times bf16.
-// w4: 15 steps instead of 255: sixteen times w8 in weights alone; ten times w8 in all.
+// As many times the noise of bf16.
+constexpr DriftClass bf16_times(double factor, std::string_view name) {
+  return {name, factor * tolerance::kBf16FinalNormNoise, factor * tolerance::kBf16LocalNoise};
+}
+
 inline constexpr std::array<DriftClass, 5> kDriftClasses = {{
-    {"fp32", 6.7e-6, 6.7e-6, "float32 with another order of sums"},
-    {"f16", 0.0175 / 8, 0.0099 / 8, "float16 activations or KV cache"},
-    {"bf16", 0.0175, 0.0099, "bfloat16 activations"},
-    {"w8", 3 * 0.0175, 3 * 0.0099, "weights rounded to 8 bits"},
-    {"w4", 30 * 0.0175, 30 * 0.0099, "weights rounded to 4 bits"},
+    {"fp32", tolerance::kFp32Noise, tolerance::kFp32Noise},  // another order of sums
+    bf16_times(tolerance::kF16NoiseShare, "f16"),            // activations or KV cache
+    bf16_times(1, "bf16"),
+    bf16_times(tolerance::kW8NoiseFactor, "w8"),  // weights, activations too
+    bf16_times(tolerance::kW4NoiseFactor, "w4"),
 }};
 
 // Index into kDriftClasses; nothing for an unknown name.
@@ -39,16 +37,10 @@ constexpr std::optional<size_t> drift_class(std::string_view name) {
   return std::nullopt;
 }
 
-// An engine whose kernels round at other places may have this many times the recorded noise
-// (tolerance::kBf16NoiseFactor holds the same number for compare).
-inline constexpr double kNoiseAllowance = 3.0;
-
-// Largest local error over the typical one that a coarser arithmetic explains: it is the same
-// everywhere, a wrong operation is not.
-inline constexpr double kEvenSpread = 8.0;
-
-// Scale of a logit difference |w_a - w_b| |h| / sqrt(H) in nats where no checkpoint tells: logits
-// with a standard deviation of 2.5 over the vocabulary, times sqrt(2) for a difference.
-inline constexpr double kTypicalLogitScale = 3.5;
+// Largest local error (relative L2) of an honest engine of this class, whatever its rounding
+// points.
+constexpr double local_limit(size_t index) {
+  return tolerance::kBf16NoiseFactor * kDriftClasses[index].local_noise;
+}
 
 }  // namespace lockstep

@@ -282,7 +282,7 @@ TEST(Labels, HonestReorderingsAreNoDefects) {
 }
 
 TEST(Labels, DefectsAreFoundAndNamed) {
-  const double bound = kNoiseAllowance * kDriftClasses[2].local_noise;
+  const double bound = local_limit(kBf16.declared);
   int right = 0;
   int named = 0;
   for (uint64_t trial = 0; trial < 500; ++trial) {

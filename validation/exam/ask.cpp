@@ -143,8 +143,9 @@ std::optional<double> preference(const Json& result, const std::vector<int32_t>&
     const double scale = geometry.unavailable().empty() && distance > 0
                              ? distance * geometry.final_norm_length() /
                                    std::sqrt(static_cast<double>(geometry.hidden_size()))
-                             : kTypicalLogitScale;
-    return lost / (kNoiseAllowance * kDriftClasses[*drift_class("bf16")].final_norm_noise * scale);
+                             : tolerance::kTypicalLogitScale;
+    return lost / (tolerance::kBf16NoiseFactor *
+                   kDriftClasses[*drift_class("bf16")].final_norm_noise * scale);
   }
   return std::nullopt;
 }
