@@ -143,6 +143,9 @@ OraclePrompt read_prompt(const Json& json, const std::string& file, const std::s
   if (prompt.has_image) read_pictures(json, file_stem, where, prompt);
   prompt.ids = token_list(json, "ids", where);
   prompt.greedy = token_list(json, "greedy", where);
+  if (json.contains("greedy_text") && json["greedy_text"].is_string()) {
+    prompt.greedy_text = json["greedy_text"];
+  }
   if (json.contains("mtp_drafts") && json["mtp_drafts"].is_array()) {
     for (const Json& step : json["mtp_drafts"]) {
       prompt.mtp_drafts.push_back(token_list({{"mtp_drafts", step}}, "mtp_drafts", where));
@@ -234,6 +237,18 @@ const TapNoise* OraclePrompt::noise_at(const std::string& tap) const {
   }
   const auto at = bf16_noise.find(plain);
   return at == bf16_noise.end() ? nullptr : &at->second;
+}
+
+std::string OraclePrompt::shown_text() const {
+  std::string kept;
+  for (size_t at = 0; at < greedy_text.size();) {
+    const size_t mark = std::min(greedy_text.find("<|", at), greedy_text.size());
+    kept.append(greedy_text, at, mark - at);
+    const size_t end = greedy_text.find("|>", mark);
+    if (end == std::string::npos) return kept + greedy_text.substr(mark);
+    at = end + 2;
+  }
+  return kept;
 }
 
 bool OraclePrompt::has_state() const {

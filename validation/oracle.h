@@ -30,6 +30,7 @@ struct OraclePrompt {
   std::optional<int64_t> rope_delta;
   std::vector<int32_t> ids;
   std::vector<int32_t> greedy;  // generated tokens, running on through end-of-turn
+  std::string greedy_text;      // of them, special tokens too; empty when not recorded
   std::vector<double> margin;   // top-1 minus top-2 logit per generated token
   std::vector<int32_t> second;  // the runner-up's id
   std::vector<double> logprob;  // of the generated token, over the whole vocabulary
@@ -42,6 +43,8 @@ struct OraclePrompt {
   // it.
   const TapNoise* noise_at(const std::string& tap) const;
   bool has_state() const;
+  // greedy_text as engines show it: special tokens ("<|im_end|>") left out.
+  std::string shown_text() const;
 };
 
 struct Oracle {

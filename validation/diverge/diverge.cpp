@@ -39,9 +39,9 @@ class LogitScale {
   }
 
   double of(const Token& a, const Token& b) const {
-    if (!known_) return kTypicalLogitScale;
+    if (!known_) return tolerance::kTypicalLogitScale;
     const std::optional<double> distance = geometry_->row_distance(a.id, b.id);
-    if (!distance || *distance == 0) return kTypicalLogitScale;
+    if (!distance || *distance == 0) return tolerance::kTypicalLogitScale;
     return *distance * norm_ / std::sqrt(static_cast<double>(geometry_->hidden_size()));
   }
 
@@ -83,8 +83,27 @@ ForkStep step_of(const SideStep& a, const SideStep& b, size_t index, const Logit
   return step;
 }
 
+// Tokens of both sides cannot be compared, but there is text.
+bool is_text_only(const SideRun& a, const SideRun& b) {
+  if (a.text.empty() || b.text.empty()) return false;
+  return a.steps.empty() || b.steps.empty() || !share_names(a.steps[0].chosen, b.steps[0].chosen);
+}
+
+// An engine may end its text at the end of a turn where the other runs on.
+ForkEvidence text_evidence(const std::string& name, const std::string& a, const std::string& b) {
+  ForkEvidence evidence;
+  evidence.name = name;
+  evidence.text_only = true;
+  evidence.length = std::min(a.size(), b.size());
+  while (evidence.prefix < evidence.length && a[evidence.prefix] == b[evidence.prefix]) {
+    ++evidence.prefix;
+  }
+  return evidence;
+}
+
 ForkEvidence evidence_of(const std::string& name, const SideRun& a, const SideRun& b,
                          const LogitScale& scale) {
+  if (is_text_only(a, b)) return text_evidence(name, a.text, b.text);
   ForkEvidence evidence;
   evidence.name = name;
   evidence.length = a.steps.size();
@@ -202,7 +221,11 @@ DivergeReport diverge(Side& a, Side& b, const std::vector<DivergePrompt>& prompt
   const LogitScale scale(options.checkpoint);
   report.scale_source = scale.source();
   const std::vector<SideRun> runs_a = a.run(prompts, options.max_tokens);
-  const std::vector<SideRun> runs_b = b.follow(prompts, runs_a);
+  // Without tokens nothing can be fed.
+  const bool can_follow =
+      std::ranges::all_of(runs_a, [](const auto& r) { return !r.steps.empty(); });
+  const std::vector<SideRun> runs_b =
+      can_follow ? b.follow(prompts, runs_a) : b.run(prompts, options.max_tokens);
   LOCKSTEP_CHECK(runs_a.size() == prompts.size() && runs_b.size() == prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     report.prompts.push_back({evidence_of(prompts[i].name, runs_a[i], runs_b[i], scale),
@@ -210,7 +233,7 @@ DivergeReport diverge(Side& a, Side& b, const std::vector<DivergePrompt>& prompt
                               runs_a[i].text,
                               runs_b[i].text});
   }
-  if (options.n_local > 0) {
+  if (options.n_local > 0 && can_follow) {
     report.has_local = add_local_errors(a, b, prompts, runs_a, options.n_local, report.prompts);
   }
   std::vector<ForkJudgement> judgements;

@@ -12,7 +12,8 @@ namespace lockstep {
 struct DivergeOptions {
   SideOptions side_a;
   SideOptions side_b;
-  std::filesystem::path checkpoint;  // for the scale of logits; empty: kTypicalLogitScale
+  std::filesystem::path
+      checkpoint;  // for the scale of logits; empty: tolerance::kTypicalLogitScale
   int max_tokens = 96;
   int n_local = 4;  // prompts whose operations are looked at one by one; 0 for none
   JudgeOptions judge;

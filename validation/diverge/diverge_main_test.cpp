@@ -7,6 +7,7 @@
 #include "engine/base/process.h"
 #include "engine/base/temp_dir.h"
 #include "validation/testing/fake_endpoint.h"
+#include "validation/testing/running_server.h"
 
 namespace lockstep {
 namespace {
@@ -15,6 +16,7 @@ using Json = nlohmann::json;
 using testing::FakeAnswers;
 using testing::FakeEndpoint;
 using testing::FakeToken;
+using testing::RunningServer;
 
 ProcessResult diverge(const std::vector<std::string>& arguments) {
   std::vector<std::string> argv = {std::string(LOCKSTEP_BIN_DIR) + "/lockstep-diverge", "--json"};
@@ -51,16 +53,21 @@ class DivergeEndpoints : public ::testing::Test {
                           std::string(R"({"name": "p", "ids": [1, 2, 3, 4, 5]})"));
   }
 
-  Json judge(double margin, double flipped, int expected_exit) {
-    const FakeEndpoint a(answers(margin, flipped, false));
-    const FakeEndpoint b(answers(margin, flipped, true));
+  Json judge(const FakeEndpoint& a, const FakeEndpoint& b, int expected_exit) {
     const ProcessResult result =
         diverge({a.url(), b.url() + "/v1", "--prompts", (dir_.path() / "prompts.jsonl").string(),
                  "--max-tokens", "40", "--html", (dir_.path() / "report.html").string()});
     EXPECT_EQ(result.exit_code, expected_exit) << result.stderr_text;
+    return Json::parse(result.stdout_text);
+  }
+
+  Json judge(double margin, double flipped, int expected_exit) {
+    const FakeEndpoint a(answers(margin, flipped, false));
+    const FakeEndpoint b(answers(margin, flipped, true));
+    const Json json = judge(a, b, expected_exit);
     EXPECT_EQ(a.n_requests(), 1);
     EXPECT_EQ(b.n_requests(), 3) << "one more behind each fork";
-    return Json::parse(result.stdout_text);
+    return json;
   }
 
   TempDir dir_;
@@ -83,6 +90,41 @@ TEST_F(DivergeEndpoints, SmallMarginsAreTies) {
 TEST_F(DivergeEndpoints, LargerOnesAreDriftAndDefect) {
   EXPECT_EQ(judge(0.5, 0.5, 1)["verdict"], "DRIFT");
   EXPECT_EQ(judge(1.5, 1.5, 1)["verdict"], "DEFECT");
+}
+
+// Endpoints that know the original API alone: five log-probabilities, no ids, so that nothing can
+// be fed behind a fork; or none at all.
+TEST_F(DivergeEndpoints, PlainEndpointsAreAskedWhatTheyKnow) {
+  FakeAnswers plain = answers(0.1, 0.05, false);
+  plain.original_fields_only = true;
+  plain.most_logprobs = 5;
+  FakeAnswers other = answers(0.1, 0.05, true);
+  other.chat_style_logprobs = false;
+  other.original_fields_only = true;
+  const FakeEndpoint a(plain);
+  const FakeEndpoint b(other);
+  const Json json = judge(a, b, 0);
+  EXPECT_EQ(a.n_requests(), 3) << "without extensions, then with fewer log-probabilities";
+  EXPECT_EQ(json["verdict"], "TIE");
+  EXPECT_EQ(json["prompts"][0]["compared"], 16);
+  EXPECT_EQ(json["prompts"][0]["forks"][0]["a"], "t43");
+}
+
+TEST_F(DivergeEndpoints, TextsAloneAreTheSameOrUndecided) {
+  FakeAnswers mute = answers(1.5, 1.5, false);
+  mute.most_logprobs = 0;
+  const FakeEndpoint a(mute);
+  const FakeEndpoint same(answers(1.5, 1.5, false));
+  const FakeEndpoint other(answers(1.5, 1.5, true));
+  const Json equal = judge(same, a, 0);
+  EXPECT_EQ(equal["verdict"], "SAME");
+  EXPECT_EQ(equal["reason"], "texts alone were compared");
+  const Json parted = judge(a, other, 3);
+  EXPECT_EQ(parted["verdict"], "UNDECIDED");
+  EXPECT_TRUE(parted["prompts"][0]["text_only"].get<bool>());
+  EXPECT_NE(parted["reason"].get<std::string>().find("texts part at byte "), std::string::npos);
+  EXPECT_NE(read_text_file(dir_.path() / "report.html").find("bytes of text are equal"),
+            std::string::npos);
 }
 
 TEST_F(DivergeEndpoints, WhatCannotBeAskedIsAnError) {
@@ -116,6 +158,23 @@ TEST(DivergeEngines, TheEngineAgreesWithTheOracle) {
       golden("oracle:" + kGolden + "/oracle/public", kGenerate + "fp32", "fp32", "0");
   EXPECT_EQ(result.exit_code, 0) << result.stdout_text << result.stderr_text;
   EXPECT_EQ(Json::parse(result.stdout_text)["verdict"], "SAME");
+}
+
+// The server of this project, asked by token ids: every step, special tokens too, in both
+// precisions, and with a fault behind it.
+TEST(DivergeEngines, AServerIsJudgedAsAnyEndpoint) {
+  const std::string oracle = "oracle:" + kGolden + "/oracle/public";
+  const RunningServer exact(LOCKSTEP_BIN_DIR, kGolden, {"--precision=fp32"});
+  const ProcessResult same = golden(oracle, exact.url(), "fp32", "0");
+  EXPECT_EQ(same.exit_code, 0) << same.stdout_text << same.stderr_text;
+  const Json json = Json::parse(same.stdout_text);
+  EXPECT_EQ(json["verdict"], "SAME");
+  EXPECT_EQ(json["prompts"][0]["compared"], 48);
+  EXPECT_LE(json["rms_sigmas"].get<double>(), 1.0);
+  const RunningServer faulty(LOCKSTEP_BIN_DIR, kGolden,
+                             {"--precision=fp32", "--fault=gdn.head-state-lost-at-prompt-end"});
+  const ProcessResult defect = golden(exact.url(), faulty.url(), "fp32", "0");
+  EXPECT_EQ(defect.exit_code, 1) << defect.stdout_text << defect.stderr_text;
 }
 
 TEST(DivergeEngines, BfloatIsADriftOfFloat) {

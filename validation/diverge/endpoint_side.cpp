@@ -49,6 +49,7 @@ class EndpointSide : public Side {
       for (const SideStep& step : part.steps) {
         const SideStep& expected = reference.steps[whole.steps.size()];
         whole.steps.push_back(step);
+        if (!share_names(step.chosen, expected.chosen)) return whole;
         fed.push_back(expected.chosen.id);
         if (!(step.chosen == expected.chosen) || whole.steps.size() == n) break;
       }

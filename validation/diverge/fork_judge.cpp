@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "validation/diverge/drift_class.h"
 #include "validation/tolerance.h"
 
@@ -16,11 +17,7 @@ namespace {
 constexpr size_t kNone = kDriftClasses.size();
 
 double sigma(const ForkStep& step, size_t drift_class) {
-  return kNoiseAllowance * kDriftClasses[drift_class].final_norm_noise * step.scale;
-}
-
-double local_limit(size_t drift_class) {
-  return kNoiseAllowance * kDriftClasses[drift_class].local_noise;
+  return tolerance::kBf16NoiseFactor * kDriftClasses[drift_class].final_norm_noise * step.scale;
 }
 
 struct Sigmas {
@@ -57,12 +54,6 @@ size_t explains_forks(const ForkEvidence& evidence) {
   return kNone;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 struct LocalFinding {
   size_t needed = 0;  // class; kNone when no class explains it
   std::string culprit;
@@ -85,7 +76,7 @@ bool is_even(const std::vector<LocalError>& errors, double limit) {
   }
   return median(all) > limit && std::ranges::all_of(kinds, [&](const auto& kind) {
            const double worst = *std::ranges::max_element(kind.second);
-           return worst <= limit || worst <= kEvenSpread * median(kind.second);
+           return worst <= limit || worst <= tolerance::kEvenSpread * median(kind.second);
          });
 }
 
@@ -121,6 +112,23 @@ std::string words(const ForkStep& step) {
                      step.margin_b);
 }
 
+ForkJudgement judge_texts(const ForkEvidence& evidence) {
+  ForkJudgement judgement;
+  if (evidence.length == 0) {
+    judgement.verdict = ForkVerdict::mistrusted;
+    judgement.reason = "a side gives neither text nor log-probabilities";
+  } else if (evidence.prefix < evidence.length) {
+    judgement.verdict = ForkVerdict::undecided;
+    judgement.reason = fmt::format(
+        "texts part at byte {}, and without log-probabilities of the same tokens nobody can tell a "
+        "tie from a defect",
+        evidence.prefix);
+  } else {
+    judgement.reason = "texts alone were compared";
+  }
+  return judgement;
+}
+
 }  // namespace
 
 std::string_view fork_verdict_name(ForkVerdict verdict) {
@@ -129,6 +137,8 @@ std::string_view fork_verdict_name(ForkVerdict verdict) {
       return "SAME";
     case ForkVerdict::tie:
       return "TIE";
+    case ForkVerdict::undecided:
+      return "UNDECIDED";
     case ForkVerdict::mistrusted:
       return "MISTRUSTED";
     case ForkVerdict::drift:
@@ -145,6 +155,7 @@ double ForkStep::drift() const {
 }
 
 ForkJudgement judge_forks(const ForkEvidence& evidence, const JudgeOptions& options) {
+  if (evidence.text_only) return judge_texts(evidence);
   ForkJudgement judgement;
   if (!is_finite(evidence)) {
     judgement.verdict = ForkVerdict::defect;
@@ -190,6 +201,7 @@ ForkJudgement merge_judgements(const std::vector<ForkJudgement>& judgements) {
       merged.explained_by = one.explained_by;
     }
     if (merged.culprit.empty()) merged.culprit = one.culprit;
+    if (merged.reason.empty()) merged.reason = one.reason;
     merged.worst_sigmas = std::max(merged.worst_sigmas, one.worst_sigmas);
     merged.rms_sigmas = std::max(merged.rms_sigmas, one.rms_sigmas);
   }

@@ -12,8 +12,9 @@ namespace lockstep {
 
 // SAME: no fork, and no drift beyond the declared arithmetic. TIE: forks, each where the margin was
 // smaller than honest drift. DRIFT: more than that, evenly, as a coarser arithmetic makes it.
-// DEFECT: neither. MISTRUSTED: too little was compared.
-enum class ForkVerdict { same, tie, mistrusted, drift, defect };
+// DEFECT: neither. UNDECIDED: the texts part, and a side gives no numbers that could tell why.
+// MISTRUSTED: too little was compared.
+enum class ForkVerdict { same, tie, undecided, mistrusted, drift, defect };
 std::string_view fork_verdict_name(ForkVerdict verdict);
 
 // One step at which both sides had the same context.
@@ -39,6 +40,9 @@ struct ForkEvidence {
   std::string name;
   size_t prefix = 0;  // equal tokens from the start
   size_t length = 0;  // of the first side
+  // A side gives no log-probabilities, or they share no names of tokens: prefix and length are
+  // bytes of text, and there are no steps.
+  bool text_only = false;
   std::vector<ForkStep> steps;
   std::vector<LocalError> local;  // in TapOrder; empty where a side gives no access
 };
@@ -58,7 +62,7 @@ struct JudgeOptions {
   int64_t min_steps = 1;
 };
 
-// `local_limit` = kNoiseAllowance * local noise of the declared class.
+// Operations are judged by local_limit of the declared class (drift_class.h).
 ForkJudgement judge_forks(const ForkEvidence& evidence, const JudgeOptions& options);
 
 // The worst of several prompts: its verdict, reason and culprit; figures are the largest.

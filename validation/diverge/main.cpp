@@ -39,7 +39,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "Oracle prefix, or a .jsonl of {name, ids} or {name, prompt}")
       ->required();
   app.add_option("--prompt", arguments.only, "Names of prompts to take (default: all)");
-  app.add_option("--model", arguments.model, "Checkpoint folder: --model of programs, logit scale");
+  app.add_option("--model", arguments.model,
+                 "Checkpoint folder: --model of programs that name none, logit scale");
   app.add_option("--precision", arguments.declared, "Coarsest arithmetic that both sides claim")
       ->check(classes)
       ->capture_default_str();
@@ -69,6 +70,8 @@ int exit_code(ForkVerdict verdict) {
     case ForkVerdict::same:
     case ForkVerdict::tie:
       return static_cast<int>(ExitCode::pass);
+    case ForkVerdict::undecided:
+      return static_cast<int>(ExitCode::could_not_judge);
     case ForkVerdict::mistrusted:
       return static_cast<int>(ExitCode::mistrusted);
     case ForkVerdict::drift:

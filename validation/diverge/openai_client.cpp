@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,9 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kIdMark = "token_id:";
 constexpr size_t kShownAnswer = 300;  // bytes of a refusal that go into the message
+constexpr int kOriginalTop = 5;       // log-probabilities that the original API gives
+// Fields that others have added to the original API.
+constexpr const char* kExtensions[] = {"ignore_eos", "return_tokens_as_token_ids"};
 
 struct Url {
   std::string host_and_port;  // with "http://"
@@ -97,15 +101,21 @@ struct OpenAiClient::State {
   Url url;
   std::string model;
   std::chrono::seconds timeout;
+  int most_top = 1 << 20;
+  bool extensions = true;
 };
 
 OpenAiClient::OpenAiClient(const std::string& url, const std::string& model,
                            std::chrono::seconds timeout)
-    : state_(std::make_unique<State>(State{parse_url(url), model, timeout})) {}
+    : state_(std::make_unique<State>()) {
+  state_->url = parse_url(url);
+  state_->model = model;
+  state_->timeout = timeout;
+}
 
 OpenAiClient::~OpenAiClient() = default;
 
-std::string OpenAiClient::post(const std::string& path, const std::string& body) const {
+OpenAiClient::Answer OpenAiClient::post(const std::string& path, const std::string& body) const {
   const std::string where = state_->url.host_and_port + state_->url.path + path;
   httplib::Client client(state_->url.host_and_port);
   client.set_read_timeout(state_->timeout.count());
@@ -115,18 +125,36 @@ std::string OpenAiClient::post(const std::string& path, const std::string& body)
     fail_with(ExitCode::could_not_judge, "{}: no answer ({})", where,
               httplib::to_string(answer.error()));
   }
-  if (answer->status != 200) {
-    fail_with(ExitCode::could_not_judge, "{}: status {}: {}", where, answer->status,
-              answer->body.substr(0, kShownAnswer));
+  return {answer->status, answer->body};
+}
+
+std::string OpenAiClient::accepted(const std::string& path, Answer answer) const {
+  if (answer.status != 200) {
+    fail_with(ExitCode::could_not_judge, "{}{}{}: status {}: {}", state_->url.host_and_port,
+              state_->url.path, path, answer.status, answer.body.substr(0, kShownAnswer));
   }
-  return answer->body;
+  return std::move(answer.body);
+}
+
+bool OpenAiClient::give_way(const Answer& refusal) const {
+  if (refusal.status != 400 && refusal.status != 422) return false;
+  const auto names = [&](std::string_view field) {
+    return refusal.body.find(field) != std::string::npos;
+  };
+  if (state_->extensions && std::ranges::any_of(kExtensions, names)) {
+    state_->extensions = false;
+    return true;
+  }
+  if (state_->most_top > 0 && names("logprobs")) {
+    state_->most_top = state_->most_top > kOriginalTop ? kOriginalTop : 0;
+    return true;
+  }
+  return false;
 }
 
 SideRun OpenAiClient::complete(const DivergePrompt& prompt, const std::vector<int32_t>& forced,
                                int max_tokens, int top) const {
-  Json body = {
-      {"max_tokens", max_tokens}, {"temperature", 0}, {"logprobs", top},
-      {"ignore_eos", true},       {"seed", 0},        {"return_tokens_as_token_ids", true}};
+  Json body = {{"max_tokens", max_tokens}, {"temperature", 0}, {"seed", 0}};
   if (!state_->model.empty()) body["model"] = state_->model;
   if (prompt.ids.empty()) {
     body["prompt"] = prompt.text;
@@ -135,20 +163,30 @@ SideRun OpenAiClient::complete(const DivergePrompt& prompt, const std::vector<in
     ids.insert(ids.end(), forced.begin(), forced.end());
     body["prompt"] = ids;
   }
-  const std::string text = post("/completions", body.dump());
-  const std::string where = state_->url.host_and_port + ": completion of " + prompt.name;
+  Answer answer;
+  do {
+    body["logprobs"] = std::min(top, state_->most_top);
+    if (state_->most_top == 0) body.erase("logprobs");
+    for (const char* field : kExtensions) {
+      if (state_->extensions) body[field] = true;
+      if (!state_->extensions) body.erase(field);
+    }
+    answer = post("/completions", body.dump());
+  } while (answer.status != 200 && give_way(answer));
+  const std::string text = accepted("/completions", std::move(answer));
   try {
     const Json choice = Json::parse(text).at("choices").at(0);
     SideRun run;
     run.text = choice.at("text").get<std::string>();
-    const Json& logprobs = choice.at("logprobs");
+    const Json logprobs = choice.value("logprobs", Json());
+    if (logprobs.is_null()) return run;
     run.steps = logprobs.contains("content") ? steps_of_content(logprobs["content"])
                                              : steps_of_lists(logprobs);
     sort_tops(run.steps);
     return run;
   } catch (const Json::exception& error) {
-    fail_with(ExitCode::could_not_judge, "{}: no log-probabilities in the answer ({})", where,
-              error.what());
+    fail_with(ExitCode::could_not_judge, "{}: no completion of {} ({})", state_->url.host_and_port,
+              prompt.name, error.what());
   }
 }
 
@@ -160,7 +198,7 @@ ChatAnswer OpenAiClient::ask(const std::string& question, int max_tokens) const 
                {"chat_template_kwargs", {{"enable_thinking", false}}}};
   if (!state_->model.empty()) body["model"] = state_->model;
   const auto begin = std::chrono::steady_clock::now();
-  const std::string text = post("/chat/completions", body.dump());
+  const std::string text = accepted("/chat/completions", post("/chat/completions", body.dump()));
   ChatAnswer answer;
   answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   try {

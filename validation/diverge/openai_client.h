@@ -24,9 +24,11 @@ class OpenAiClient {
   OpenAiClient(const std::string& url, const std::string& model, std::chrono::seconds timeout);
   ~OpenAiClient();
 
-  // Greedy, `max_tokens` at most, with `top` log-probabilities a step, running on through
-  // end-of-turn where the endpoint knows "ignore_eos". `prompt` goes on behind `forced`. Token ids
-  // come from "id" or "token_id:N" in the answer. Throws Error (exit 3) that names URL and reason.
+  // Greedy, `max_tokens` at most, with `top` log-probabilities a step (fewer, or only the fields of
+  // the original API, for an endpoint that refuses), running on through end-of-turn where the
+  // endpoint knows "ignore_eos". `prompt` goes on behind `forced`. Token ids come from "id" or
+  // "token_id:N" in the answer; one without log-probabilities has no steps. Throws Error (exit 3)
+  // that names URL and reason.
   SideRun complete(const DivergePrompt& prompt, const std::vector<int32_t>& forced, int max_tokens,
                    int top) const;
 
@@ -34,7 +36,14 @@ class OpenAiClient {
   ChatAnswer ask(const std::string& question, int max_tokens) const;
 
  private:
-  std::string post(const std::string& path, const std::string& body) const;
+  struct Answer {
+    int status = 0;
+    std::string body;
+  };
+  Answer post(const std::string& path, const std::string& body) const;
+  std::string accepted(const std::string& path, Answer answer) const;  // its body; throws
+  // Takes back what the endpoint has just refused; false when that is not known.
+  bool give_way(const Answer& refusal) const;
 
   struct State;
   std::unique_ptr<State> state_;

@@ -49,7 +49,8 @@ class ProgramSide : public Side {
     for (size_t i = 0; i + 1 < engine_.argv.size(); ++i) {
       if (engine_.argv[i] == "--tp") engine_.tp = engine_.argv[i + 1] == "2" ? 2 : 1;
     }
-    if (!options.model.empty()) {
+    const bool names_model = std::ranges::find(engine_.argv, "--model") != engine_.argv.end();
+    if (!options.model.empty() && !names_model) {
       engine_.argv.insert(engine_.argv.end(), {"--model", options.model.string()});
     }
     engine_.timeout = options.timeout;
@@ -146,6 +147,7 @@ class OracleSide : public Side {
       const OraclePrompt& recorded = find(prompt);
       const size_t n = std::min(recorded.greedy.size(), static_cast<size_t>(max_tokens));
       SideRun run;
+      if (n == recorded.greedy.size()) run.text = recorded.shown_text();
       for (size_t i = 0; i < n; ++i) {
         const double logprob = recorded.logprob[i];
         run.steps.push_back({{recorded.greedy[i], {}},
@@ -185,6 +187,10 @@ std::optional<double> SideStep::logprob_of(const Token& token) const {
     if (entry.token == token) return entry.logprob;
   }
   return std::nullopt;
+}
+
+bool share_names(const Token& a, const Token& b) {
+  return (a.id >= 0 && b.id >= 0) || (!a.text.empty() && !b.text.empty());
 }
 
 std::unique_ptr<Side> make_program_side(const std::string& command, const SideOptions& options) {

@@ -6,6 +6,7 @@
 #include "engine/base/table.h"
 #include "validation/compare/json_number.h"
 #include "validation/diverge/diverge.h"
+#include "validation/diverge/drift_class.h"
 #include "validation/gate/svg_plot.h"
 
 namespace lockstep {
@@ -19,7 +20,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--edge); }
 td { vertical-align: top; } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
-.SAME, .TIE { color: #1a7f37; } .MISTRUSTED, .DRIFT { color: #b07800; } .DEFECT { color: #cf222e; }
+.SAME, .TIE { color: #1a7f37; } .UNDECIDED, .MISTRUSTED, .DRIFT { color: #b07800; } .DEFECT { color: #cf222e; }
 .fork { background: #cf222e33; }
 )";
 
@@ -68,14 +69,6 @@ std::string fork_table(const DivergeReport& report, bool colour) {
   return any ? "forks\n" + table.render(colour) : std::string("no forks\n");
 }
 
-// Where the texts part, in bytes, moved back to the start of a character.
-size_t common_bytes(const std::string& a, const std::string& b) {
-  size_t n = 0;
-  while (n < std::min(a.size(), b.size()) && a[n] == b[n]) ++n;
-  while (n > 0 && n < a.size() && (static_cast<unsigned char>(a[n]) & 0xc0) == 0x80) --n;
-  return n;
-}
-
 std::string around(const std::string& text, size_t fork) {
   size_t begin = fork > kShownText / 2 ? fork - kShownText / 2 : 0;
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
@@ -85,7 +78,7 @@ std::string around(const std::string& text, size_t fork) {
 
 std::string side_by_side(const PromptDivergence& prompt) {
   if (prompt.text_a.empty() || prompt.text_a == prompt.text_b) return {};
-  const size_t fork = common_bytes(prompt.text_a, prompt.text_b);
+  const size_t fork = common_text(prompt.text_a, prompt.text_b);
   return fmt::format("{}\n  A: {}\n  B: {}\n", prompt.evidence.name, around(prompt.text_a, fork),
                      around(prompt.text_b, fork));
 }
@@ -120,7 +113,8 @@ std::string diverge_text(const DivergeReport& report, bool colour) {
   for (const PromptDivergence& prompt : report.prompts) {
     const ForkEvidence& evidence = prompt.evidence;
     table.add_row({evidence.name, verdict_words(prompt.judgement), std::to_string(evidence.prefix),
-                   std::to_string(evidence.length), std::to_string(forks_of(evidence).size()),
+                   fmt::format("{}{}", evidence.length, evidence.text_only ? " bytes" : ""),
+                   std::to_string(forks_of(evidence).size()),
                    fmt::format("{:.3g}", prompt.judgement.rms_sigmas), prompt.judgement.culprit});
   }
   text += table.render(colour) + fork_table(report, colour);
@@ -138,6 +132,7 @@ std::string diverge_json(const DivergeReport& report) {
   json["declared"] = report.declared;
   json["scale"] = report.scale_source;
   json["local"] = report.has_local;
+  json["local_limit"] = local_limit(drift_class(report.declared).value());
   json["prompts"] = Json::array();
   for (const PromptDivergence& prompt : report.prompts) {
     Json one = judgement_json(prompt.judgement);
@@ -145,6 +140,7 @@ std::string diverge_json(const DivergeReport& report) {
     one["prefix"] = prompt.evidence.prefix;
     one["length"] = prompt.evidence.length;
     one["compared"] = prompt.evidence.steps.size();
+    one["text_only"] = prompt.evidence.text_only;
     one["forks"] = Json::array();
     for (const ForkStep* fork : forks_of(prompt.evidence)) {
       one["forks"].push_back({{"step", fork->step},
@@ -177,14 +173,14 @@ std::string diverge_html(const DivergeReport& report) {
       escape_markup(report.judgement.reason));
   html += "<pre>" + escape_markup(fork_table(report, false)) + "</pre>\n";
   for (const PromptDivergence& prompt : report.prompts) {
-    const size_t fork = common_bytes(prompt.text_a, prompt.text_b);
+    const size_t fork = common_text(prompt.text_a, prompt.text_b);
     html += fmt::format(
-        "<h2>{}: <span class='{}'>{}</span></h2><p>{} of {} tokens are equal; rms {:.3g} "
+        "<h2>{}: <span class='{}'>{}</span></h2><p>{} of {} {} are equal; rms {:.3g} "
         "sigmas</p>\n<table><tr><th>A<th>B</tr><tr><td>{}<td>{}</tr></table>\n",
         escape_markup(prompt.evidence.name), fork_verdict_name(prompt.judgement.verdict),
         verdict_words(prompt.judgement), prompt.evidence.prefix, prompt.evidence.length,
-        prompt.judgement.rms_sigmas, html_text(prompt.text_a, fork),
-        html_text(prompt.text_b, fork));
+        prompt.evidence.text_only ? "bytes of text" : "tokens", prompt.judgement.rms_sigmas,
+        html_text(prompt.text_a, fork), html_text(prompt.text_b, fork));
     if (prompt.evidence.local.empty()) continue;
     PlotLine line{prompt.evidence.name, {}, false};
     std::vector<std::string> taps;

@@ -38,9 +38,12 @@ struct SideStep {
 };
 
 struct SideRun {
-  std::vector<SideStep> steps;
-  std::string text;  // of the free run
+  std::vector<SideStep> steps;  // none from an endpoint without log-probabilities
+  std::string text;             // of the free run
 };
+
+// Both by id or both by text: only then can tokens be compared.
+bool share_names(const Token& a, const Token& b);
 
 struct DivergePrompt {
   std::string name;
@@ -69,7 +72,7 @@ class Side {
 };
 
 struct SideOptions {
-  std::filesystem::path model;  // for programs: --model
+  std::filesystem::path model;  // for programs that name no --model of their own
   std::string served_model;     // for endpoints: "model" of the request
   int top = 16;                 // logprobs a step
   std::chrono::seconds timeout{1800};

@@ -12,6 +12,7 @@
 #include "engine/base/temp_dir.h"
 #include "validation/exam/exam.h"
 #include "validation/testing/fake_endpoint.h"
+#include "validation/testing/running_server.h"
 
 namespace lockstep {
 namespace {
@@ -280,6 +281,34 @@ TEST(ExamGolden, TheEngineGivesTheRecordedAnswers) {
   const auto json = nlohmann::json::parse(result.stdout_text);
   EXPECT_EQ(json["agreement"]["other"], 0) << json;
   EXPECT_GE(json["right"], 11);
+}
+
+// Planted: another engine's answers are neither equal nor ties.
+TEST(ExamGolden, AFaultGivesOtherAnswers) {
+  const std::string golden = LOCKSTEP_GOLDEN_DIR;
+  const ProcessResult result =
+      run_process({kExam,
+                   std::string(LOCKSTEP_BIN_DIR) +
+                       "/lockstep-generate --precision bf16 --fault mlp.rows-permuted@layer=4",
+                   "--model", golden + "/tiny-qwen3_5", "--questions",
+                   golden + "/oracle/exam.jsonl", "--limit", "4", "--control", "0", "--json"},
+                  std::chrono::seconds(200));
+  ASSERT_EQ(result.exit_code, 0) << result.stderr_text;
+  const auto json = nlohmann::json::parse(result.stdout_text);
+  EXPECT_GE(json["agreement"]["other"], 3) << json;
+}
+
+// The same questions over HTTP, to the server of this project.
+TEST(ExamGolden, AServerGivesTheRecordedAnswers) {
+  const testing::RunningServer server(LOCKSTEP_BIN_DIR, LOCKSTEP_GOLDEN_DIR, {"--precision=fp32"});
+  const ProcessResult result =
+      run_process({kExam, server.url(), "--questions", LOCKSTEP_GOLDEN_DIR "/oracle/exam.jsonl",
+                   "--limit", "6", "--control", "2", "--json"},
+                  std::chrono::seconds(200));
+  ASSERT_EQ(result.exit_code, 0) << result.stderr_text;
+  const auto json = nlohmann::json::parse(result.stdout_text);
+  EXPECT_EQ(json["agreement"]["equal"], 6) << json;
+  EXPECT_GT(json["tokens"].get<int64_t>(), 6) << json;
 }
 
 }  // namespace

@@ -13,11 +13,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string mark(int32_t id) {
-  return "token_id:" + std::to_string(id);
+// Why the request is refused; empty when it is not.
+std::string refusal(const FakeAnswers& answers, const Json& body) {
+  if (answers.original_fields_only && body.contains("ignore_eos")) {
+    return "Unrecognized request argument supplied: ignore_eos";
+  }
+  if (body.value("logprobs", 0) > answers.most_logprobs) {
+    return "logprobs: at most " + std::to_string(answers.most_logprobs);
+  }
+  return {};
 }
 
 Json completion(const FakeAnswers& answers, const Json& body) {
+  const auto mark = [&](int32_t id) {
+    return (answers.original_fields_only ? "t" : "token_id:") + std::to_string(id);
+  };
   std::vector<int32_t> history = body.at("prompt").get<std::vector<int32_t>>();
   Json lists = {{"tokens", Json::array()},
                 {"token_logprobs", Json::array()},
@@ -38,7 +48,8 @@ Json completion(const FakeAnswers& answers, const Json& body) {
     content.push_back(first);
     content.back()["top_logprobs"] = {first, second};
   }
-  const Json logprobs = answers.chat_style_logprobs ? Json{{"content", content}} : lists;
+  Json logprobs = answers.chat_style_logprobs ? Json{{"content", content}} : lists;
+  if (answers.most_logprobs == 0) logprobs = nullptr;
   return {{"choices", {{{"text", text}, {"logprobs", logprobs}}}}};
 }
 
@@ -64,7 +75,12 @@ struct FakeEndpoint::State {
   void serve(const char* path, Json (*make)(const FakeAnswers&, const Json&)) {
     server.Post(path, [this, make](const httplib::Request& request, httplib::Response& response) {
       ++n_requests;
-      response.set_content(make(answers, Json::parse(request.body)).dump(), "application/json");
+      const Json body = Json::parse(request.body);
+      if (const std::string why = refusal(answers, body); !why.empty()) {
+        response.status = 400;
+        return response.set_content(why, "text/plain");
+      }
+      response.set_content(make(answers, body).dump(), "application/json");
     });
   }
 };

@@ -17,7 +17,9 @@ struct FakeToken {
 
 struct FakeAnswers {
   std::function<FakeToken(const std::vector<int32_t>& history)> next;  // /v1/completions
-  bool chat_style_logprobs = false;  // {"content": ...} instead of lists
+  bool chat_style_logprobs = false;   // {"content": ...} instead of lists
+  int most_logprobs = 1 << 20;        // more are refused; 0: none are given
+  bool original_fields_only = false;  // refuses "ignore_eos" and names tokens by their text
   std::function<std::string(const std::string& question)> chat;  // /v1/chat/completions
   int64_t chat_max_tokens = 1 << 20;  // longer answers (in characters) are cut: "length"
 };

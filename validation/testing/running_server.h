@@ -1,0 +1,28 @@
+// 'lockstep serve' as its users start it, for judges that speak HTTP.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/process.h"
+#include "engine/base/temp_dir.h"
+
+namespace lockstep::testing {
+
+class RunningServer {
+ public:
+  // One rank on a free port; returns when it is ready. `programs` and `golden` are folders. Throws
+  // Error with its log when it does not come up.
+  RunningServer(const std::string& programs, const std::string& golden,
+                const std::vector<std::string>& flags);
+
+  std::string url() const { return url_; }
+
+ private:
+  TempDir folder_;
+  std::unique_ptr<ChildProcess> process_;
+  std::string url_;
+};
+
+}  // namespace lockstep::testing
