@@ -44,6 +44,20 @@ std::vector<EngineJob> sampled_jobs(GateContext& gate);
 // What `pinned-bits` compares with, as this engine makes it: the text of ORACLE-bits.json.
 std::string pinned_bits_json(GateContext& gate);
 
+// The text of a run that has not the tokens it should have, for the report.
+struct RunText {
+  std::string label;
+  const std::string& prompt;
+  const std::vector<int32_t>& ids;
+  std::string text;
+};
+// Keeps both for the report where their tokens part; the first few of a check.
+void note_divergence(GateContext& gate, const GateStep& step, const RunText& a, const RunText& b);
+// The same of every pair of results that go by one name.
+void note_divergences(GateContext& gate, const GateStep& step, const std::string& label_a,
+                      const std::vector<EngineResult>& a, const std::string& label_b,
+                      const std::vector<EngineResult>& b);
+
 // Ends a check as SKIPPED.
 void skip(GateStep& step, const std::string& reason);
 

@@ -101,6 +101,19 @@ std::string comparison_text(const CompareReport& report) {
                      margin, worst_tap_text(report));
 }
 
+// A run that was fed tokens has no text of its own.
+void note_other_texts(GateContext& gate, const GateStep& step, const RunSpec& spec,
+                      const std::vector<EngineResult>& results) {
+  if (spec.precision != Precision::fp32) return;
+  for (const OraclePrompt& prompt : gate.runs.oracle().prompts) {
+    for (const EngineResult& result : results) {
+      if (result.name != prompt.name) continue;
+      note_divergence(gate, step, {"oracle", prompt.name, prompt.greedy, prompt.shown_text()},
+                      {spec.label, result.name, result.ids, result.text});
+    }
+  }
+}
+
 void against_oracle(GateContext& gate, GateStep& step, const RunSpec& spec) {
   const GateOptions& options = gate.options;
   const char* precision = spec.precision == Precision::fp32 ? "fp32" : "bf16";
@@ -115,6 +128,7 @@ void against_oracle(GateContext& gate, GateStep& step, const RunSpec& spec) {
   CompareReport report = judge_run(gate.runs.oracle(), results, spec.precision, options.model);
   step.verdict = report.verdict;
   step.detail = report.verdict == Verdict::pass ? comparison_text(report) : first_reason(report);
+  note_other_texts(gate, step, spec, results);
   gate.report.comparisons.push_back({step.title, spec.precision, std::move(report)});
 }
 
@@ -165,6 +179,7 @@ void same_bits(GateContext& gate, GateStep& step, const RunSpec& a, const RunSpe
       difference.empty()
           ? fmt::format("{} prompts, all taps, {}: {}", first.size(), what, run_digest(first))
           : fmt::format("{} and {} differ first at {}", a.label, b.label, difference);
+  note_divergences(gate, step, a.label, first, b.label, second);
 }
 
 template <const RunSpec& a, const RunSpec& b>
@@ -217,6 +232,27 @@ std::string first_reason(const CompareReport& report) {
     }
   }
   return report.reasons.empty() ? "" : report.reasons[0];
+}
+
+void note_divergence(GateContext& gate, const GateStep& step, const RunText& a, const RunText& b) {
+  constexpr ptrdiff_t kKept = 4;  // of one check
+  auto& kept = gate.report.divergences;
+  const auto of_check = [&](const GateDivergence& one) { return one.check == step.id; };
+  if (a.ids == b.ids || std::count_if(kept.begin(), kept.end(), of_check) >= kKept) return;
+  const auto first = std::ranges::mismatch(a.ids, b.ids).in1 - a.ids.begin();
+  kept.push_back({step.id, a.prompt, static_cast<size_t>(first), a.label, b.label, a.text, b.text});
+}
+
+void note_divergences(GateContext& gate, const GateStep& step, const std::string& label_a,
+                      const std::vector<EngineResult>& a, const std::string& label_b,
+                      const std::vector<EngineResult>& b) {
+  for (const EngineResult& one : a) {
+    for (const EngineResult& other : b) {
+      if (one.name != other.name) continue;
+      note_divergence(gate, step, {label_a, one.name, one.ids, one.text},
+                      {label_b, other.name, other.ids, other.text});
+    }
+  }
 }
 
 void skip(GateStep& step, const std::string& reason) {

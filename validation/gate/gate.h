@@ -30,17 +30,18 @@ struct GateOptions {
   Policy policy;
   OpTools op_tools;
   std::filesystem::path model;
-  std::filesystem::path oracle;      // prefix
-  std::filesystem::path engine;      // empty: lockstep-generate beside this program
-  std::filesystem::path weights;     // empty: lockstep-weights beside this program
-  std::filesystem::path source;      // source tree; empty: none, receipts cannot be judged
-  std::filesystem::path receipts;    // folder of receipts that count
-  std::filesystem::path baseline;    // folder of programs that the bench gate compares with
-  std::filesystem::path machine;     // a probe profile of this machine; empty for none
-  std::string fault;                 // planted in every run: the gate must turn red
-  std::vector<std::string> only;     // ids of checks; empty for the policy's
-  std::vector<std::string> prompts;  // of the oracle; empty for all
-  bool prove = true;                 // run each check's twin
+  std::filesystem::path oracle;              // prefix
+  std::filesystem::path engine;              // empty: lockstep-generate beside this program
+  std::filesystem::path weights;             // empty: lockstep-weights beside this program
+  std::filesystem::path source;              // source tree; empty: none, receipts cannot be judged
+  std::filesystem::path receipts;            // folder of receipts that count
+  std::filesystem::path baseline;            // folder of programs that the bench gate compares with
+  std::vector<std::filesystem::path> bench;  // figures for the report's plots
+  std::filesystem::path machine;             // a probe profile of this machine; empty for none
+  std::string fault;                         // planted in every run: the gate must turn red
+  std::vector<std::string> only;             // ids of checks; empty for the policy's
+  std::vector<std::string> prompts;          // of the oracle; empty for all
+  bool prove = true;                         // run each check's twin
   std::vector<Waiver> waivers;
   std::string today;  // for waivers, "2026-01-31"
 };
@@ -50,6 +51,17 @@ struct GateComparison {
   std::string title;
   Precision precision = Precision::fp32;
   CompareReport report;
+};
+
+// Where the tokens of two runs part, with the text of each.
+struct GateDivergence {
+  std::string check;
+  std::string prompt;
+  size_t step = 0;  // of the first token that differs
+  std::string label_a;
+  std::string label_b;
+  std::string text_a;
+  std::string text_b;
 };
 
 struct GateStep {
@@ -85,6 +97,7 @@ struct GateReport {
   probe::MachineRecord machine;          // what the numbers of this run belong to
   OpsReport ops;
   std::vector<GateComparison> comparisons;
+  std::vector<GateDivergence> divergences;
   std::vector<std::pair<std::string, std::string>> run_digests;  // run, digest
 
   int n_proven() const;

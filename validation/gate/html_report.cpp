@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
 #include "build_identity.h"
+#include "validation/gate/bench_figures.h"
 #include "validation/gate/svg_plot.h"
 
 namespace lockstep {
@@ -22,6 +24,8 @@ code { font-size: .85em; overflow-wrap: anywhere; }
 .verdict { font-weight: 600; }
 .PASS { color: #1a7f37; } .SKIPPED, .MISTRUSTED { color: #b07800; } .ERROR, .FAIL { color: #cf222e; }
 svg { width: 100%; height: auto; }
+td.text { width: 50%; } td pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
+.fork { background: #cf222e33; } .bar { fill: #4878d0; } .spread { stroke: currentColor; }
 .grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
 .line, .limit { fill: none; stroke-width: 1.5; } .limit { stroke: #cf222e; stroke-dasharray: 6 4; }
 .limit-mark { color: #cf222e; } .legend span { margin-right: 1rem; white-space: nowrap; font-size: .85em; }
@@ -116,7 +120,12 @@ const TapRow* row_of(const PromptReport& prompt, const std::string& tap) {
   return at == prompt.taps.end() ? nullptr : &*at;
 }
 
-// One line a prompt: `value` of each of its taps, 0 where it has none.
+// What could not be computed is the worst, and no gap.
+double shown(double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+// One line a prompt: `value` of each of its taps, a gap where it has none.
 std::vector<PlotLine> prompt_lines(const CompareReport& report,
                                    const std::vector<std::string>& taps,
                                    double (*value)(const TapRow&)) {
@@ -126,7 +135,7 @@ std::vector<PlotLine> prompt_lines(const CompareReport& report,
     PlotLine line{prompt.name, {}, false};
     for (const std::string& tap : taps) {
       const TapRow* row = row_of(prompt, tap);
-      line.values.push_back(row == nullptr ? 0 : value(*row));
+      line.values.push_back(row == nullptr ? std::nan("") : shown(value(*row)));
     }
     lines.push_back(std::move(line));
   }
@@ -177,6 +186,34 @@ std::string comparison_section(const GateComparison& comparison) {
                      prompts_table(comparison.report));
 }
 
+// A text, marked from where the other one parts from it.
+std::string text_cell(const std::string& text, size_t fork) {
+  return fmt::format("<td class='text'><pre>{}<span class='fork'>{}</span></pre>",
+                     escape_markup(text.substr(0, fork)), escape_markup(text.substr(fork)));
+}
+
+std::string divergence_section(const std::vector<GateDivergence>& divergences) {
+  std::string html = divergences.empty() ? "" : "<h2>Where texts part</h2>\n";
+  for (const GateDivergence& one : divergences) {
+    const size_t fork = common_text(one.text_a, one.text_b);
+    html += fmt::format(
+        "<h3><a href='#{0}'>{0}</a>: {1}, first at token {2}</h3>\n<table><tr><th>{3}<th>{4}</tr>"
+        "\n<tr>{5}{6}</tr></table>\n",
+        escape_markup(one.check), escape_markup(one.prompt), one.step, escape_markup(one.label_a),
+        escape_markup(one.label_b), text_cell(one.text_a, fork), text_cell(one.text_b, fork));
+  }
+  return html;
+}
+
+std::string bench_section(const std::vector<std::filesystem::path>& files) {
+  std::string html = files.empty() ? "" : "<h2>Benchmarks: shares of measured roofs</h2>\n";
+  for (const std::filesystem::path& file : files) {
+    const BenchFigures figures = read_bench_figures(file);
+    html += "<h3>" + escape_markup(figures.title) + "</h3>\n" + svg_bar_plot(figures.bars);
+  }
+  return html;
+}
+
 std::string facts_table(const GateReport& report, const ReceiptFacts& facts) {
   const std::string commit = *kBuildCommit == '\0'
                                  ? std::string("unknown")
@@ -211,6 +248,7 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
       facts_table(report, facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
   html += ops_section(report.ops);
   html += mutation_section(report.mutation);
+  html += divergence_section(report.divergences) + bench_section(facts.options.bench);
   html += "<h2>Not checked</h2>\n<ul>\n";
   for (const std::string& line : report.not_checked) html += "<li>" + escape_markup(line) + "\n";
   html += "</ul>\n";

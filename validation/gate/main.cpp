@@ -13,6 +13,7 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/ungated_ops.h"
 #include "validation/compare/report_text.h"
+#include "validation/gate/bench_figures.h"
 #include "validation/gate/gate.h"
 #include "validation/gate/html_report.h"
 #include "validation/gate/receipt.h"
@@ -78,6 +79,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--workers", tools.n_workers, "Op tests at once (0: one a core)")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  app.add_option("--bench", gate.bench, "Figures of 'lockstep bench cpu|ops --json' to plot");
   app.add_option("--machine", gate.machine,
                  "Profile of this machine (lockstep probe --profile FILE): stored, doubts judged");
   app.add_flag("--json", arguments.json, "Print JSON instead of the table");
@@ -171,6 +173,7 @@ void fill_defaults(Arguments& arguments) {
   options.receipts =
       arguments.receipts.empty() ? options.source / "ci/receipts" : arguments.receipts;
   options.today = utc_today();
+  for (const fs::path& file : options.bench) read_bench_figures(file);  // refused before the run
   if (!arguments.waivers.empty()) options.waivers = read_waivers(arguments.waivers);
 }
 

@@ -4,6 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+#include "engine/base/temp_dir.h"
+#include "validation/gate/bench_figures.h"
 #include "validation/gate/html_report.h"
 #include "validation/gate/run_digest.h"
 #include "validation/gate/svg_plot.h"
@@ -79,6 +83,9 @@ TEST(SvgPlot, DrawsEveryLineAndEscapes) {
   }
   EXPECT_EQ(n_lines, 3u);
   EXPECT_NE(svg_line_plot({"x"}, {{"nothing", {0}, false}}).find("<svg"), std::string::npos);
+  const std::string gap = svg_line_plot({"a", "b", "c"}, {{"gap", {1, std::nan(""), 1}, false}});
+  EXPECT_NE(gap.find("<polyline"), gap.rfind("<polyline")) << "two pieces";
+  EXPECT_EQ(gap.find("nan"), std::string::npos);
 }
 
 TEST(HtmlReport, EscapesWhatCameFromOutside) {
@@ -97,6 +104,52 @@ TEST(HtmlReport, EscapesWhatCameFromOutside) {
   EXPECT_EQ(html.find("<i>"), std::string::npos);
   EXPECT_EQ(html.find("<x>"), std::string::npos);
   EXPECT_NE(html.find("a &amp;&amp; b"), std::string::npos);
+}
+
+TEST(HtmlReport, ShowsWhereTextsPart) {
+  GateReport report;
+  report.divergences.push_back(
+      {"i5", "alpha", 3, "cold", "prefix hit", "same <one>", "same <two>"});
+  const std::string html = html_report(report, ReceiptFacts{});
+  EXPECT_NE(html.find("alpha, first at token 3"), std::string::npos);
+  EXPECT_NE(html.find("same &lt;<span class='fork'>one&gt;</span>"), std::string::npos);
+  EXPECT_NE(html.find("same &lt;<span class='fork'>two&gt;</span>"), std::string::npos);
+  EXPECT_EQ(html_report(GateReport{}, ReceiptFacts{}).find("texts part"), std::string::npos);
+}
+
+TEST(CommonText, KeepsCharactersWhole) {
+  EXPECT_EQ(common_text("abc", "abd"), 2u);
+  EXPECT_EQ(common_text("abc", "ab"), 2u);
+  EXPECT_EQ(common_text("a\u00e4", "a\u00e5"), 1u) << "they share their first byte";
+  EXPECT_EQ(common_text("", "x"), 0u);
+}
+
+TEST(BenchFigures, OfTheCpuAndOfACard) {
+  const TempDir dir;
+  const auto read = [&](const std::string& text) {
+    write_file_atomically(dir.path() / "b.json", text);
+    return read_bench_figures(dir.path() / "b.json");
+  };
+  const BenchFigures cpu = read(
+      R"({"format": "lockstep-bench-cpu", "model": "m", "cores": 2, "cpu_target": "avx2",
+          "ops": [{"name": "q<k>", "tp": 1, "threads": 2, "tokens": 4, "unit": "GB/s",
+                   "value": {}, "roof": "read", "share": {"median": 0.6, "low": 0.5, "high": 0.7},
+                   "floor": 0.5},
+                  {"name": "no roof", "tp": 1, "threads": 1, "unit": "s", "value": {}}],
+          "engine": []})");
+  ASSERT_EQ(cpu.bars.size(), 1u);
+  EXPECT_EQ(cpu.bars[0].name, "q<k>, T=4, 1x2 threads, of read");
+  EXPECT_EQ(cpu.bars[0].floor, 0.5);
+  const BenchFigures card = read(
+      R"({"device": "d", "read_bytes_per_s": 100, "rows": [{"op": "linear", "case": "c",
+          "tokens": 1, "bytes": 40, "seconds": 0.5}]})");
+  EXPECT_DOUBLE_EQ(card.bars.at(0).share, 0.8);
+  const std::string svg = svg_bar_plot(cpu.bars);
+  EXPECT_NE(svg.find("q&lt;k&gt;"), std::string::npos);
+  EXPECT_NE(svg.find("class='limit'"), std::string::npos);
+  EXPECT_EQ(svg_bar_plot(card.bars).find("class='limit'"), std::string::npos);
+  EXPECT_THROW(read("{}"), Error);
+  EXPECT_THROW(read(R"({"read_bytes_per_s": 1})"), Error);
 }
 
 }  // namespace

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
 constexpr double kWidth = 960;
-constexpr double kHeight = 320;
+constexpr double kHeight = 346;
 constexpr double kLeft = 56;
-constexpr double kRight = 12;
+constexpr double kRight = 56;
 constexpr double kTop = 12;
-constexpr double kBottom = 84;
+constexpr double kBottom = 110;  // names of columns, turned
 
 struct Axis {
   double low = -9;  // decimal exponents
@@ -82,16 +83,27 @@ std::string colour(size_t index) {
   return fmt::format("hsl({:.0f} 65% 45%)", std::fmod(137.508 * static_cast<double>(index), 360.0));
 }
 
-std::string polyline(const PlotLine& line, size_t index, const Axis& axis) {
-  std::string points;
-  for (size_t i = 0; i < line.values.size(); ++i) {
-    points += fmt::format("{:.1f},{:.1f} ", x_of(i, line.values.size()), axis.y(line.values[i]));
-  }
+// One piece between two gaps.
+std::string polyline(const PlotLine& line, size_t index, const std::string& points) {
+  if (points.empty()) return {};
   const std::string style = line.is_limit
                                 ? "class='limit'"
                                 : fmt::format("class='line' style='stroke:{}'", colour(index));
   return fmt::format("<polyline {} points='{}'><title>{}</title></polyline>\n", style, points,
                      escape_markup(line.name));
+}
+
+std::string polylines(const PlotLine& line, size_t index, const Axis& axis) {
+  std::string svg;
+  std::string points;
+  for (size_t i = 0; i < line.values.size(); ++i) {
+    if (std::isnan(line.values[i])) {
+      svg += polyline(line, index, std::exchange(points, {}));
+    } else {
+      points += fmt::format("{:.1f},{:.1f} ", x_of(i, line.values.size()), axis.y(line.values[i]));
+    }
+  }
+  return svg + polyline(line, index, points);
 }
 
 std::string legend(const std::vector<PlotLine>& lines) {
@@ -106,6 +118,13 @@ std::string legend(const std::vector<PlotLine>& lines) {
 }
 
 }  // namespace
+
+size_t common_text(const std::string& a, const std::string& b) {
+  size_t n = 0;
+  while (n < std::min(a.size(), b.size()) && a[n] == b[n]) ++n;
+  while (n > 0 && n < a.size() && (static_cast<unsigned char>(a[n]) & 0xc0) == 0x80) --n;
+  return n;
+}
 
 std::string escape_markup(const std::string& text) {
   std::string escaped;
@@ -140,7 +159,7 @@ std::string svg_line_plot(const std::vector<std::string>& columns,
       "<svg viewBox='0 0 {} {}' role='img' aria-label='relative L2 along the network'>\n", kWidth,
       kHeight);
   svg += grid(axis) + labels(columns);
-  for (size_t i = 0; i < lines.size(); ++i) svg += polyline(lines[i], i, axis);
+  for (size_t i = 0; i < lines.size(); ++i) svg += polylines(lines[i], i, axis);
   return svg + "</svg>\n" + legend(lines);
 }
 

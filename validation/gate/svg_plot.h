@@ -9,13 +9,17 @@ namespace lockstep {
 
 struct PlotLine {
   std::string name;
-  std::vector<double> values;  // one a column; values <= 0 or not finite sit on the plot's edges
-  bool is_limit = false;       // drawn dashed
+  // One a column; NaN leaves a gap, values <= 0 and infinity sit on the plot's edges.
+  std::vector<double> values;
+  bool is_limit = false;  // drawn dashed
 };
 
 // `columns` labels the x axis. Text is escaped here.
 std::string svg_line_plot(const std::vector<std::string>& columns,
                           const std::vector<PlotLine>& lines);
+
+// Bytes in which both texts are the same from the start, whole characters only.
+size_t common_text(const std::string& a, const std::string& b);
 
 // Text for HTML and SVG: & < > " ' escaped.
 std::string escape_markup(const std::string& text);
