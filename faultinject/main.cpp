@@ -61,7 +61,7 @@ std::vector<CatalogueRow> selected_rows(const FaultFlags& flags) {
 
 bool as_expected(const CatalogueRow& row, const MutantResult& result) {
   if (!row.caught()) return !result.killed;
-  return result.killed && (result.killer != row.check || result.found.starts_with(row.names));
+  return result.killed && result.killer == row.check && result.found.starts_with(row.names);
 }
 
 // "not judged": the runs that showed the fault hold no tensor that could be compared.

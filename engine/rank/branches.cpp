@@ -204,8 +204,8 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   grow(ws.partial, n_columns * hidden);
   float* outs[] = {ws.branch.data(), ws.partial.data()};
   // A planted fault leaves partial sums as they are until they have been added.
-  const Rounding exchange =
-      fault_fires("comm.partials-unrounded") ? Rounding::none : model.rounding;
+  const bool unrounded = fault_fires("comm.partials-unrounded");
+  const Rounding exchange = unrounded ? Rounding::none : model.rounding;
   std::vector<LinearArgs> parts;
   int64_t first_column = 0;
   for (size_t part = 0; part < halves.size(); ++part) {
@@ -222,11 +222,12 @@ void row_parallel(const Model& model, const MatrixHalves& halves, const std::vec
   plant_partial_faults({outs[0], n_columns, hidden}, halves.size() == 2 ? outs[1] : nullptr,
                        holds_last);
   if (halves.size() == 1) {
-    model.comm.all_reduce(ws.branch.data(), n_columns * hidden, model.rounding);
+    model.comm.all_reduce(ws.branch.data(), n_columns * hidden, exchange);
   } else {
     sum_partials(ws.branch.data(), ws.partial.data(), ws.branch.data(), n_columns * hidden,
-                 model.rounding);
+                 exchange);
   }
+  if (unrounded) plant_late_rounding({ws.branch.data(), n_columns, hidden}, model.rounding);
 }
 
 namespace {

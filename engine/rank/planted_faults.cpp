@@ -146,6 +146,10 @@ void plant_partial_faults(const PlantedRows& first, float* second, bool holds_la
   }
 }
 
+void plant_late_rounding(const PlantedRows& sums, Rounding rounding) {
+  if (rounding == Rounding::bf16) change_all(sums.values, size_of(sums), round_to_bf16);
+}
+
 void plant_residual_faults(const PlantedRows& hidden) {
   if (fault_fires("residual.truncated")) {
     change_all(hidden.values, size_of(hidden), truncated_to_bf16);

@@ -39,6 +39,8 @@ void plant_delta_faults(GatedDeltaArgs& args);
 void plant_state_rounding(float* state, int64_t n);
 // Both partial sums of a row-parallel product (second null when it is another rank's).
 void plant_partial_faults(const PlantedRows& first, float* second, bool holds_last);
+// The only rounding that sums of unrounded partial sums get.
+void plant_late_rounding(const PlantedRows& sums, Rounding rounding);
 void plant_residual_faults(const PlantedRows& hidden);
 void plant_logit_faults(const PlantedRows& logits, int n_ranks);
 // The parameters to sample with: `params` itself unless a fault changes them, and the position.
@@ -64,6 +66,7 @@ inline void plant_output_gate_faults(const PlantedRows&, int, const FaultSite&) 
 inline void plant_delta_faults(GatedDeltaArgs&) {}
 inline void plant_state_rounding(float*, int64_t) {}
 inline void plant_partial_faults(const PlantedRows&, float*, bool) {}
+inline void plant_late_rounding(const PlantedRows&, Rounding) {}
 inline void plant_residual_faults(const PlantedRows&) {}
 inline void plant_logit_faults(const PlantedRows&, int) {}
 inline const SamplingParams& planted_sampling(const SamplingParams& params, int, int64_t&) {

@@ -12,6 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kTokens = 32;
+constexpr size_t kBehindSnapshot[] = {1, 2, 16};  // tokens
 
 const RunSpec kShortPlain{
     .label = "short-k0", .tp = 1, .precision = Precision::fp32, .short_prompts = true};
@@ -27,9 +28,14 @@ const RunSpec kCold{.label = "cold",
                     .precision = Precision::bf16,
                     .prefill_grid = kSmallGrid,
                     .slots = 1,
+                    .mtp = 3,
                     .prefix_cache_bytes = 0};
-const RunSpec kWarm{
-    .label = "warm", .tp = 1, .precision = Precision::bf16, .prefill_grid = kSmallGrid, .slots = 1};
+const RunSpec kWarm{.label = "warm",
+                    .tp = 1,
+                    .precision = Precision::bf16,
+                    .prefill_grid = kSmallGrid,
+                    .slots = 1,
+                    .mtp = 3};
 
 // Tokens and logits alone: taps of a round with drafts have other columns.
 std::vector<EngineResult> without_taps(std::vector<EngineResult> results) {
@@ -70,8 +76,10 @@ bool twin_differs(const std::vector<EngineResult>& plain, std::vector<EngineResu
 // Against the oracle too: its record of drafts is the only judge of what is proposed.
 void greedy_depths(GateContext& gate, GateStep& step) {
   const std::vector<EngineResult>& deep = gate.runs.results(kShortDeep);
-  judge_same(step, without_taps(gate.runs.results(kShortPlain)), without_taps(deep),
-             n_drafts_accepted(deep), "drafts accepted");
+  const std::vector<EngineResult>& plain = gate.runs.results(kShortPlain);
+  judge_same(step, without_taps(plain), without_taps(deep), n_drafts_accepted(deep),
+             "drafts accepted");
+  note_divergences(gate, step, "without drafts", plain, "with drafts", deep);
   CompareReport report =
       judge_run(gate.runs.short_oracle(), deep, Precision::fp32, gate.options.model);
   if (step.verdict != Verdict::fail && report.verdict != Verdict::pass) {
@@ -99,8 +107,9 @@ const OraclePrompt* long_prompt(GateContext& gate, size_t limit) {
 void sampled_depths(GateContext& gate, GateStep& step) {
   const std::vector<EngineJob> jobs = sampled_jobs(gate);
   const std::vector<EngineResult>& deep = gate.runs.results(kSampledDeep, jobs);
-  judge_same(step, gate.runs.results(kSampledPlain, jobs), deep, n_drafts_accepted(deep),
-             "drafts accepted");
+  const std::vector<EngineResult>& plain = gate.runs.results(kSampledPlain, jobs);
+  judge_same(step, plain, deep, n_drafts_accepted(deep), "drafts accepted");
+  note_divergences(gate, step, "without drafts", plain, "with drafts", deep);
 }
 
 bool sampled_twin(GateContext& gate) {
@@ -110,7 +119,8 @@ bool sampled_twin(GateContext& gate) {
 }
 
 // A, then B that shares half of A, then A again: a hit, a part of a hit, and a hit after another
-// request ran on the shared pages.
+// request ran on the shared pages. Then prompts that end just behind a snapshot, twice each: the
+// MTP layer's slot there is rebuilt from the snapshot, and drafts made so near to it depend on it.
 std::vector<EngineJob> cache_jobs(GateContext& gate) {
   const OraclePrompt* prompt = long_prompt(gate, 1200);
   std::vector<EngineJob> jobs;
@@ -124,6 +134,16 @@ std::vector<EngineJob> cache_jobs(GateContext& gate) {
   std::reverse(b.ids.begin() + static_cast<std::ptrdiff_t>(b.ids.size() / 2), b.ids.end());
   jobs = {a, b, a};
   jobs.back().name = "a-again";
+  for (const size_t behind : kBehindSnapshot) {
+    const size_t length = kSmallGrid + behind;
+    if (length > prompt->ids.size()) continue;
+    EngineJob cut = a;
+    cut.ids.resize(length);
+    for (const char* turn : {"", "-again"}) {
+      cut.name = fmt::format("first-{}{}", length, turn);
+      jobs.push_back(cut);
+    }
+  }
   return jobs;
 }
 
@@ -132,15 +152,47 @@ int64_t n_hits(const std::vector<EngineResult>& results) {
   return std::count_if(results.begin(), results.end(), hit);
 }
 
+// The first round whose drafts differ; empty when all are the same.
+std::string drafts_difference(const std::vector<EngineResult>& plain,
+                              const std::vector<EngineResult>& other) {
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const auto& a = plain[i].draft_rounds;
+    const auto& b = other[i].draft_rounds;
+    for (size_t round = 0; round < std::max(a.size(), b.size()); ++round) {
+      const bool same = round < a.size() && round < b.size() && a[round].step == b[round].step &&
+                        a[round].drafts == b[round].drafts;
+      if (!same) return fmt::format("{}: drafts of round {}", plain[i].name, round);
+    }
+  }
+  return {};
+}
+
+void judge_cache(GateStep& step, const std::vector<EngineResult>& cold,
+                 const std::vector<EngineResult>& warm) {
+  judge_same(step, cold, warm, n_hits(warm), "cache hits");
+  if (step.verdict == Verdict::fail) return;
+  const std::string drafts = drafts_difference(cold, warm);
+  if (drafts.empty()) return;
+  step.verdict = Verdict::fail;
+  step.detail = "differs first at " + drafts;
+}
+
 void prefix_cache(GateContext& gate, GateStep& step) {
   const std::vector<EngineJob> jobs = cache_jobs(gate);
+  const std::vector<EngineResult>& cold = gate.runs.results(kCold, jobs);
   const std::vector<EngineResult>& warm = gate.runs.results(kWarm, jobs);
-  judge_same(step, gate.runs.results(kCold, jobs), warm, n_hits(warm), "cache hits");
+  judge_cache(step, cold, warm);
+  note_divergences(gate, step, "cold", cold, "prefix hit", warm);
 }
 
 bool prefix_cache_twin(GateContext& gate) {
   const std::vector<EngineJob> jobs = cache_jobs(gate);
-  return twin_differs(gate.runs.results(kCold, jobs), gate.runs.results(kWarm, jobs), 1);
+  const std::vector<EngineResult>& cold = gate.runs.results(kCold, jobs);
+  std::vector<EngineResult> other_draft = gate.runs.results(kWarm, jobs);
+  other_draft.back().draft_rounds.at(0).drafts.at(0) ^= 1;
+  GateStep step;
+  judge_cache(step, cold, other_draft);
+  return step.verdict == Verdict::fail && twin_differs(cold, gate.runs.results(kWarm, jobs), 1);
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ void book(MutationReport& mutation, const CatalogueRow& row, const MutantResult&
   mutation.survivors.push_back(row.fault + ": " + reason);
 }
 
+void judge_mutation(GateStep& step, const MutationReport& mutation) {
+  if (mutation.score() >= tolerance::kMinMutationScore) return;
+  step.verdict = Verdict::fail;
+  step.detail += fmt::format("; first survivor: {}", mutation.survivors.at(0));
+}
+
 void mutants(GateContext& gate, GateStep& step) {
   MutationReport& mutation = gate.report.mutation;
   const std::vector<CatalogueRow> rows =
@@ -44,17 +50,21 @@ void mutants(GateContext& gate, GateStep& step) {
   if (!not_equivalent.empty()) {
     step.verdict = Verdict::fail;
     step.detail += "; called equivalent and killed:" + not_equivalent;
-  } else if (mutation.score() < tolerance::kMinMutationScore) {
-    step.verdict = Verdict::fail;
-    step.detail += fmt::format("; first survivor: {}", mutation.survivors.at(0));
+  } else {
+    judge_mutation(step, mutation);
   }
 }
 
-// The honest engine must survive: a ladder that kills it kills everything.
+// A mutant that is the honest engine must survive, and a survivor must turn the check red: a ladder
+// that kills it kills everything.
 bool mutants_twin(GateContext& gate) {
   CatalogueRow honest;
   honest.check = mutant_ladder()[0];
-  return !run_mutant(honest, gate.options, false).killed;
+  MutationReport mutation;
+  book(mutation, honest, run_mutant(honest, gate.options, false));
+  GateStep step;
+  judge_mutation(step, mutation);
+  return mutation.killed == 0 && step.verdict == Verdict::fail;
 }
 
 }  // namespace
