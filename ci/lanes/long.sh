@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 failed=0
 times=()
-for lane in seeds mutants sanitize fuzz peers peers_tokenizer soak serve; do
+for lane in seeds labels mutants sanitize fuzz peers peers_tokenizer soak serve; do
   start=$SECONDS
   outcome=ok
   status=0

@@ -12,6 +12,15 @@ model=$root/golden/tiny-qwen3_5
 failed=0
 prompts=() # --prompt NAME ...; none: all
 
+figures() { # figures REPORT: prompts, equal tokens, forks, largest rms of the table of prompts
+  awk '/^prompt +verdict/ { table = 1; next }
+    /^(no )?forks$/ { table = 0 }
+    table { prompts++; equal += $(NF-3); all += $(NF-2); forks += $(NF-1)
+            if ($NF + 0 > rms) rms = $NF + 0 }
+    END { printf "%2d prompts, %4d of %4d tokens before the first fork, %3d forks, rms %.3g",
+                 prompts, equal, all, forks, rms }' "$1"
+}
+
 judge() { # judge NAME GGUF CACHE DECLARED VERDICTS...: starts a server on the file and judges it
   local name=$1 file=$2 cache=$3 declared=$4
   shift 4
@@ -37,7 +46,7 @@ judge() { # judge NAME GGUF CACHE DECLARED VERDICTS...: starts a server on the f
   local expected
   for expected in "$@"; do
     if [ "$verdict" = "$expected" ]; then
-      echo "$name: $verdict"
+      printf '%-20s %-7s %s\n' "$name" "$verdict" "$(figures "$name.txt")"
       return
     fi
   done
@@ -54,6 +63,7 @@ done
 judge llama-f32 gguf/model-f32.gguf f32 fp32 SAME TIE
 judge llama-f16 gguf/model-f16.gguf f16 f16 SAME TIE
 judge llama-q8_0 gguf/model-q8_0.gguf f16 f16 DRIFT
+sed -n '/^forks$/,/^operations/p' llama-q8_0.txt | sed '$d'
 # Each fork costs a completion, and these fork at nearly every step: short prompts will do.
 prompts=(--prompt chat-code --prompt chat-choice --prompt repeat)
 for mistake in v-heads-not-tiled norm-without-one q-and-gate-swapped a-log-kept \
