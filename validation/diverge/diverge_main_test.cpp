@@ -107,7 +107,7 @@ TEST_F(DivergeEndpoints, PlainEndpointsAreAskedWhatTheyKnow) {
   EXPECT_EQ(a.n_requests(), 3) << "without extensions, then with fewer log-probabilities";
   EXPECT_EQ(json["verdict"], "TIE");
   EXPECT_EQ(json["prompts"][0]["compared"], 16);
-  EXPECT_EQ(json["prompts"][0]["forks"][0]["a"], "t43");
+  EXPECT_EQ(json["prompts"][0]["forks"][0]["a"], "t19");
 }
 
 TEST_F(DivergeEndpoints, TextsAloneAreTheSameOrUndecided) {

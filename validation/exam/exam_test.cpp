@@ -289,7 +289,7 @@ TEST(ExamGolden, AFaultGivesOtherAnswers) {
   const ProcessResult result =
       run_process({kExam,
                    std::string(LOCKSTEP_BIN_DIR) +
-                       "/lockstep-generate --precision bf16 --fault mlp.rows-permuted@layer=4",
+                       "/lockstep-generate --precision bf16 --fault gdn.decay-missing",
                    "--model", golden + "/tiny-qwen3_5", "--questions",
                    golden + "/oracle/exam.jsonl", "--limit", "4", "--control", "0", "--json"},
                   std::chrono::seconds(200));
