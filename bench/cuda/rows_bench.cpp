@@ -166,19 +166,19 @@ void time_bias(OpsRun& run, AfterBias after, const char* name, int n_patches) {
   });
 }
 
-void time_vision_attention(OpsRun& run, int n_patches) {
+void time_vision_attention(OpsRun& run, KernelFamily family, int n_patches) {
   constexpr int kHeads = 16;
   constexpr int kDim = 72;
   constexpr int64_t kWidth = kHeads * kDim;
   const int64_t n = n_patches * kWidth;
   const Places places(run, n * 8);
   const double flops = 4.0 * n_patches * static_cast<double>(n);
-  add_row(run, "vision attention", "16 heads of 72", n_patches, static_cast<double>(n) * 8,
-          places.n(), [&](int i) {
+  add_row(run, "vision attention", fmt::format("{}, 16 heads of 72", family_name(family)),
+          n_patches, static_cast<double>(n) * 8, places.n(), [&](int i) {
             const auto* q = places.at<uint16_t>(i);
             vision_attention_cuda(
                 {q, q + kWidth, q + 2 * kWidth, 3 * kWidth, places.at<uint16_t>(i) + 3 * n,
-                 n_patches, kHeads, kDim, 0.11785113f},
+                 n_patches, kHeads, kDim, 0.11785113f, family},
                 run.stream);
           });
   OpsRow& row = run.rows.back();
@@ -202,7 +202,8 @@ void run_vision(OpsRun& run) {
     time_layernorm(run, n_patches);
     time_bias(run, AfterBias::gelu_tanh, "bias + gelu tanh", n_patches);
     time_bias(run, AfterBias::gelu_exact, "bias + gelu exact", n_patches);
-    time_vision_attention(run, n_patches);
+    time_vision_attention(run, KernelFamily::sm70, n_patches);
+    if (run.device.facts().arch >= 80) time_vision_attention(run, KernelFamily::sm80, n_patches);
   }
 }
 

@@ -230,13 +230,13 @@ constexpr double vision_attention_error(int64_t n_keys, double score_error, doub
          (magnitude * (weight + n * kFloatUnit) + value * (weight + (n / 16 + 6) * kFloatUnit));
 }
 
-// CUDA. A score is one chain over the head. Old sums are rescaled once for every step of 32 keys:
-// an exponential and a product each; the exponents of all steps together make up the range. The
-// denominator adds four keys a lane and step, then three steps over lanes.
-constexpr double vision_attention_cuda_score_error(int head_dim, double condition) {
+// CUDA, sm70. A score is one chain over the head. Old sums are rescaled once for every step of 32
+// keys: an exponential and a product each; the exponents of all steps together make up the range.
+// The denominator adds four keys a lane and step, then three steps over lanes.
+constexpr double vision_attention_sm70_score_error(int head_dim, double condition) {
   return (head_dim + 1) * kFloatUnit * condition;
 }
-constexpr double vision_attention_cuda_error(int64_t n_keys, double score_error, double score_range,
+constexpr double vision_attention_sm70_error(int64_t n_keys, double score_error, double score_range,
                                              double magnitude, double value) {
   const auto n = static_cast<double>(n_keys);
   const double steps = n / 32 + 1;
@@ -244,6 +244,22 @@ constexpr double vision_attention_cuda_error(int64_t n_keys, double score_error,
       2 * score_error + (2 * score_range + kExpRoundings * (steps + 1) + steps) * kFloatUnit;
   return kSecondOrder *
          (magnitude * (weight + n * kFloatUnit) + value * (weight + (n / 8 + 4) * kFloatUnit));
+}
+
+// CUDA, sm80. A step of the matrix unit loses up to 17 units of 2^-23 (linear_cuda_bound). Scores
+// take steps of 16 values, the factor and the difference from the maximum, which is rounded in
+// units of log 2; ex2.approx is within 2^-22. Values take two steps for 16 keys. A weight is two
+// bfloat16: 2^-17.
+constexpr double vision_attention_sm80_score_error(int head_dim, double condition) {
+  return ((head_dim + 15) / 16 * 17 * 2 + 3) * kFloatUnit * condition;
+}
+constexpr double vision_attention_sm80_error(int64_t n_keys, double score_error, double score_range,
+                                             double magnitude, double value) {
+  const auto n = static_cast<double>(n_keys);
+  const double steps = n / 64 + 1;
+  const double weight = 2 * score_error + (3 * score_range + 4 * (steps + 1) + steps) * kFloatUnit;
+  return kSecondOrder * (magnitude * (weight + 0x1p-17 + (n / 16 + 4) * 2 * 17 * 2 * kFloatUnit) +
+                         value * (weight + (n / 4 + 4) * kFloatUnit));
 }
 
 // One product, three fused sums: for condition = sum |w r|.

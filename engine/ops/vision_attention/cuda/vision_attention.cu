@@ -1,11 +1,12 @@
-// Full attention of a picture's patches. A block has 64 queries of one head; a thread four of them
+// Full attention of a picture's patches in float32, for cards without a matrix unit for bfloat16. A
+// block has 64 queries of one head; a thread four of them
 // (row group ty) and every eighth value of the head (lane tx); a warp has four row groups.
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/kernel_check.h"
 #include "engine/ops/common/cuda/mutant.cuh"
 #include "engine/ops/common/cuda/row_routes.h"
 #include "engine/ops/common/cuda/rows.cuh"
-#include "engine/ops/vision_attention/cuda/vision_attention_cuda.h"
+#include "engine/ops/vision_attention/cuda/vision_launch.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -183,6 +184,19 @@ __global__ void __launch_bounds__(kThreads) attend_patches(const VisionAttention
 }
 
 }  // namespace
+
+void launch_vision_attention_sm70(const VisionAttentionCudaArgs& args, cudaStream_t stream) {
+  arm_mutant();
+  const dim3 blocks(static_cast<unsigned>((args.n_tokens + kQueries - 1) / kQueries),
+                    static_cast<unsigned>(args.n_heads));
+  if (args.head_dim == 72) {
+    attend_patches<9><<<blocks, kThreads, 0, stream>>>(args);
+  } else {
+    attend_patches<8><<<blocks, kThreads, 0, stream>>>(args);
+  }
+  cuda_check_launch("vision_attention");
+}
+
 }  // namespace lockstep::cuda
 
 namespace lockstep {
@@ -190,16 +204,12 @@ namespace lockstep {
 void vision_attention_cuda(const VisionAttentionCudaArgs& args, Stream& stream) {
   LOCKSTEP_KERNEL_CHECK(has_row_route(RowOp::vision_head, args.head_dim));
   if (args.n_tokens == 0) return;
-  cuda::arm_mutant();
   const auto native = static_cast<cudaStream_t>(stream.native());
-  const dim3 blocks(static_cast<unsigned>((args.n_tokens + cuda::kQueries - 1) / cuda::kQueries),
-                    static_cast<unsigned>(args.n_heads));
-  if (args.head_dim == 72) {
-    cuda::attend_patches<9><<<blocks, cuda::kThreads, 0, native>>>(args);
+  if (args.family == KernelFamily::sm70) {
+    cuda::launch_vision_attention_sm70(args, native);
   } else {
-    cuda::attend_patches<8><<<blocks, cuda::kThreads, 0, native>>>(args);
+    cuda::launch_vision_attention_sm80(args, native);
   }
-  cuda_check_launch("vision_attention");
 }
 
 }  // namespace lockstep

@@ -1,17 +1,24 @@
 // Op         ops/vision_attention on a card.
-// Math       as ops/vision_attention, in float32. Scores: one chain of FMA over the head. Keys run
-//            in steps of 32 with a running maximum; the denominator: a lane adds keys 4 l ... 4 l +
-//            3 of each step, eight lanes in pairs 4, 2, 1 apart at the end; values are added key by
-//            key by FMA, one division. A row's bits depend on its query and on all keys, in order.
+// Math       as ops/vision_attention, with a running maximum. A row's bits depend on its query, on
+// all
+//            keys in order and on the family.
+//            sm70: float32. Scores: one chain of FMA over the head. Steps of 32 keys; the
+//                  denominator: a lane adds keys 4 l ... 4 l + 3 of each step, eight lanes in pairs
+//                  4, 2, 1 apart at the end; values key by key by FMA.
+//            sm80: products in the matrix unit, float32 sums; base 2: 2^(s scale log2(e) - max).
+//                  Steps of 64 keys; a weight enters as the sum of two bfloat16 (2^-17 of it is
+//                  lost); the denominator adds the whole weights, four lanes in pairs 1, 2 apart.
+//            One division at the end.
 // Shapes     q, k, v [n_tokens, n_heads, head_dim] with one token stride; out [n_tokens, n_heads *
 //            head_dim] dense; head_dim 64 or 72.
 // Dtypes     bfloat16. Heads start at multiples of 16 bytes.
-// Oracle     vision_attention_oracle; bound: tolerance::vision_attention_cuda_error.
+// Oracle     vision_attention_oracle; bound: tolerance::vision_attention_sm70_error, _sm80_error.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/device/device.h"
+#include "engine/ops/linear/cuda/linear_plan_cuda.h"
 
 namespace lockstep {
 
@@ -25,6 +32,7 @@ struct VisionAttentionCudaArgs {
   int n_heads = 0;
   int head_dim = 0;
   float scale = 0.0f;
+  KernelFamily family = KernelFamily::sm70;
 };
 
 void vision_attention_cuda(const VisionAttentionCudaArgs& args, Stream& stream);

@@ -34,14 +34,14 @@ struct Patches {
   std::vector<float> qkv;
 };
 
-std::vector<uint16_t> run(const Patches& p, float scale) {
+std::vector<uint16_t> run(const Patches& p, float scale, KernelFamily family) {
   const GuardedBytes qkv(bf16_of(p.qkv));
   const int64_t width = int64_t{kHeads} * p.head_dim;
   const GuardedBytes out(p.n * width * 2);
   const auto* q = qkv.as<uint16_t>();
-  vision_attention_cuda(
-      {q, q + width, q + 2 * width, p.stride, out.as<uint16_t>(), p.n, kHeads, p.head_dim, scale},
-      card_stream());
+  vision_attention_cuda({q, q + width, q + 2 * width, p.stride, out.as<uint16_t>(), p.n, kHeads,
+                         p.head_dim, scale, family},
+                        card_stream());
   EXPECT_TRUE(out.walls_intact());
   return out.values<uint16_t>();
 }
@@ -51,7 +51,9 @@ struct Bound {
   double error;
 };
 
-std::vector<Bound> row_bounds(const Patches& p, int64_t token, int head, float scale) {
+std::vector<Bound> row_bounds(const Patches& p, int64_t token, int head, float scale,
+                              KernelFamily family) {
+  const bool sm70 = family == KernelFamily::sm70;
   std::vector<double> weights;
   double score_error = 0;
   double largest = -INFINITY;
@@ -65,8 +67,10 @@ std::vector<Bound> row_bounds(const Patches& p, int64_t token, int head, float s
       condition += std::fabs(product);
     }
     weights.push_back(score * double{scale});
-    score_error = std::fmax(score_error, tolerance::vision_attention_cuda_score_error(
-                                             p.head_dim, condition * double{scale}));
+    condition *= double{scale};
+    score_error = std::fmax(
+        score_error, sm70 ? tolerance::vision_attention_sm70_score_error(p.head_dim, condition)
+                          : tolerance::vision_attention_sm80_score_error(p.head_dim, condition));
     largest = std::fmax(largest, weights.back());
     smallest = std::fmin(smallest, weights.back());
   }
@@ -82,26 +86,39 @@ std::vector<Bound> row_bounds(const Patches& p, int64_t token, int head, float s
       sum += product;
       magnitude += std::fabs(product);
     }
-    bounds.push_back({sum, tolerance::vision_attention_cuda_error(
-                               p.n, score_error, largest - smallest, magnitude, std::fabs(sum))});
+    const auto error =
+        sm70 ? tolerance::vision_attention_sm70_error : tolerance::vision_attention_sm80_error;
+    bounds.push_back({sum, error(p.n, score_error, largest - smallest, magnitude, std::fabs(sum))});
   }
   return bounds;
 }
 
-class VisionAttentionCuda : public testing::Test {
+class VisionAttentionCuda : public testing::TestWithParam<KernelFamily> {
  protected:
-  void SetUp() override { LOCKSTEP_NEEDS_CARD(); }
+  void SetUp() override {
+    LOCKSTEP_NEEDS_CARD();
+    const std::vector<KernelFamily> families = Card::instance().families();
+    if (std::find(families.begin(), families.end(), GetParam()) == families.end()) {
+      GTEST_SKIP() << "this card does not run " << family_name(GetParam());
+    }
+  }
 };
 
-TEST_F(VisionAttentionCuda, StaysWithinTheBoundAtEveryBorder) {
+INSTANTIATE_TEST_SUITE_P(Families, VisionAttentionCuda,
+                         testing::Values(KernelFamily::sm70, KernelFamily::sm80),
+                         [](const testing::TestParamInfo<KernelFamily>& test) {
+                           return std::string(family_name(test.param));
+                         });
+
+TEST_P(VisionAttentionCuda, StaysWithinTheBoundAtEveryBorder) {
   for (const int head_dim : {64, 72}) {
     for (const int64_t n : {1, 31, 32, 33, 63, 64, 65, 127, 129, 300}) {
       const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
       const Patches patches(n, head_dim, n == 65 ? 8.0f : 1.0f);
-      const std::vector<uint16_t> out = run(patches, scale);
+      const std::vector<uint16_t> out = run(patches, scale, GetParam());
       for (int64_t t = 0; t < n; ++t) {
         for (int head = 0; head < kHeads; ++head) {
-          const std::vector<Bound> bounds = row_bounds(patches, t, head, scale);
+          const std::vector<Bound> bounds = row_bounds(patches, t, head, scale, GetParam());
           for (int d = 0; d < head_dim; ++d) {
             const auto [value, error] = bounds[static_cast<size_t>(d)];
             const float got =
@@ -117,7 +134,7 @@ TEST_F(VisionAttentionCuda, StaysWithinTheBoundAtEveryBorder) {
 }
 
 // Queries of zeros weigh all keys alike: means of small integers over powers of two are exact.
-TEST_F(VisionAttentionCuda, MeansOfIntegersAreExact) {
+TEST_P(VisionAttentionCuda, MeansOfIntegersAreExact) {
   for (const int64_t n : {1, 2, 32, 64, 128}) {
     Patches patches(n, 72, 0.0f);
     for (int64_t t = 0; t < n; ++t) {
@@ -126,7 +143,7 @@ TEST_F(VisionAttentionCuda, MeansOfIntegersAreExact) {
             static_cast<float>((t * 5 + i) % 7 - 3);
       }
     }
-    const std::vector<uint16_t> out = run(patches, 0.125f);
+    const std::vector<uint16_t> out = run(patches, 0.125f, GetParam());
     for (int64_t i = 0; i < n * kHeads * 72; ++i) {
       double sum = 0;
       for (int64_t t = 0; t < n; ++t) sum += patches.part(t, 2, 0)[i % (kHeads * 72)];
@@ -137,17 +154,17 @@ TEST_F(VisionAttentionCuda, MeansOfIntegersAreExact) {
 }
 
 // The same queries in another order, against the same keys and values.
-TEST_F(VisionAttentionCuda, ARowsBitsDoNotDependOnItsPlace) {
+TEST_P(VisionAttentionCuda, ARowsBitsDoNotDependOnItsPlace) {
   constexpr int64_t kWidth = kHeads * 72;
   const Patches patches(150, 72, 1.0f);
-  const std::vector<uint16_t> straight = run(patches, 0.125f);
-  EXPECT_EQ(run(patches, 0.125f), straight);
+  const std::vector<uint16_t> straight = run(patches, 0.125f, GetParam());
+  EXPECT_EQ(run(patches, 0.125f, GetParam()), straight);
   Patches turned = patches;
   for (int64_t t = 0; t < patches.n; ++t) {
     std::copy_n(patches.qkv.begin() + t * patches.stride, kWidth,
                 turned.qkv.begin() + (patches.n - 1 - t) * patches.stride);
   }
-  const std::vector<uint16_t> out = run(turned, 0.125f);
+  const std::vector<uint16_t> out = run(turned, 0.125f, GetParam());
   for (int64_t t = 0; t < patches.n; ++t) {
     const auto row = out.begin() + (patches.n - 1 - t) * kWidth;
     EXPECT_EQ(
