@@ -5,5 +5,6 @@
 namespace lockstep::bench_cuda {
 
 void run_attention(OpsRun& run);
+void run_prefill_attention(OpsRun& run);
 
 }  // namespace lockstep::bench_cuda

@@ -45,6 +45,7 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
   run.update_bytes_per_s = bench_cuda::measure_update(run);
   if (settings.wants("linear")) bench_cuda::run_linear(run);
   if (settings.wants("attention")) bench_cuda::run_attention(run);
+  if (settings.wants("prefill-attention")) bench_cuda::run_prefill_attention(run);
   if (settings.wants("rows")) bench_cuda::run_rows(run);
   if (settings.wants("sample")) bench_cuda::run_sample(run);
   if (settings.wants("vision")) bench_cuda::run_vision(run);
@@ -103,9 +104,12 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("ops", "CUDA kernels over the 27B shapes, cold caches");
   const auto settings = std::make_shared<bench_cuda::OpsSettings>();
   command->add_option("--device", settings->device, "cuda or cuda:N")->capture_default_str();
-  command->add_option("--ops", settings->ops, "linear, attention, gdn, rows, sample, vision")
+  command
+      ->add_option("--ops", settings->ops,
+                   "linear, attention, prefill-attention, gdn, rows, sample, vision")
       ->delimiter(',')
-      ->check(CLI::IsMember({"linear", "attention", "gdn", "rows", "sample", "vision"}))
+      ->check(CLI::IsMember(
+          {"linear", "attention", "prefill-attention", "gdn", "rows", "sample", "vision"}))
       ->capture_default_str();
   command->add_option("--codecs", settings->codecs, "Codecs of linear, with commas")
       ->delimiter(',')
@@ -118,8 +122,16 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   command->add_option("--family", settings->family, "Kernels: auto, sm70 or sm80")
       ->check(CLI::IsMember({"auto", "sm70", "sm80"}))
       ->capture_default_str();
-  command->add_option("--segment", settings->segment, "Positions of an attention segment")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+  command->add_option("--kv", settings->kv_types, "Types of the KV cache, with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--segment", settings->segments.base, "Positions of the first segments")
+      ->check(CLI::IsMember({64, 128, 256, 512, 1024, 2048, 4096}))
+      ->capture_default_str();
+  command
+      ->add_option("--segment-levels", settings->segments.n_levels,
+                   "How often segments double, and once")
+      ->check(CLI::Range(1, 8))
       ->capture_default_str();
   if (kMayAblate) {
     command->add_option("--ablate", settings->ablate, "Leave out: math or loads")

@@ -8,6 +8,7 @@
 
 #include "bench/cuda/device_timer.h"
 #include "engine/device/device.h"
+#include "engine/ops/attention/cuda/attention_segments.h"
 
 namespace lockstep::bench_cuda {
 
@@ -18,7 +19,8 @@ struct OpsSettings {
   std::vector<int> tokens = {1, 2, 4, 8, 16, 64, 512, 2048};
   bool library = true;  // beside cuBLAS
   std::string family = "auto";
-  int segment = 2048;
+  std::vector<std::string> kv_types = {"int8", "bf16"};
+  AttentionSegments segments;
   std::string ablate;  // empty, math or loads
   int n_replays = 7;
   bool json = false;

@@ -122,20 +122,48 @@ constexpr double attention_score_error(int64_t head_dim, double condition) {
   return (lane_dot_roundings(head_dim) + 1) * kFloatUnit * condition;
 }
 
-// CUDA decode attention. A score: a group of 64 products in four steps of the matrix unit (see
-// linear_cuda_bound), four groups, the scale of K, the factor; for condition as above.
-constexpr double attention_cuda_score_error(double condition) {
-  return (4 * 17 * 2 + 4 + 3) * kFloatUnit * condition;
-}
-// Relative error of a weight beside its score's: the exponent's rounding counts (M - s) (in units
-// of log 2), ex2.approx is within 2^-22, binary16 adds 2^-11; sums over a step in the matrix unit,
-// then rescaling (an exponential and a product a step), then the merge.
+// Attention on a card. What a route rounds; sums of k products in steps of the matrix unit lose
+// what linear_cuda_bound says: a step of 16 at most 17 * 2 units, one of 4 at most 5 * 2.
+struct AttentionCudaErrors {
+  double score;       // float32 roundings of a score, of `condition`
+  double key;         // relative error of a value of K as it is multiplied
+  double weight;      // relative rounding of a softmax weight
+  double value;       // relative error of a value of V as it is multiplied
+  double tiny = 0.0;  // absolute error of both: what binary16 cannot hold
+};
+inline constexpr double kHalfUnit = 0x1p-11;  // largest relative error of one binary16 rounding
+inline constexpr double kHalfTiny = 0x1p-25;  // the same below 2^-14, absolute
+inline constexpr double kStep16 = 17 * 2;     // units of one step of the matrix unit
+inline constexpr double kStep4 = 5 * 2;
+inline constexpr double kAttentionFactors = 3;  // factor of the row and scale * log2(e)
+
+// Lane sums of eight products, five levels of shuffles; INT8 codes times scales are rounded.
+inline constexpr AttentionCudaErrors kAttentionSimple = {13 + kAttentionFactors, kFloatUnit, 0.0,
+                                                         kFloatUnit};
+// 256 products; INT8: four groups of 64 and the FMA with each one's scale.
+inline constexpr AttentionCudaErrors kDecodeSm80Int8 = {4 * kStep16 + 4 + kAttentionFactors, 0.0,
+                                                        kHalfUnit, kHalfUnit, kHalfTiny};
+inline constexpr AttentionCudaErrors kSm80Fp16 = {16 * kStep16 + kAttentionFactors, 0.0, kHalfUnit,
+                                                  0.0};
+inline constexpr AttentionCudaErrors kSm80Bf16 = {16 * kStep16 + kAttentionFactors, 0.0, kBf16Unit,
+                                                  0.0};
+inline constexpr AttentionCudaErrors kDecodeSm70Int8 = {16 * kStep4 + 4 + kAttentionFactors, 0.0,
+                                                        kHalfUnit, kHalfUnit, kHalfTiny};
+inline constexpr AttentionCudaErrors kSm70Half = {64 * kStep4 + kAttentionFactors, 0.0, kHalfUnit,
+                                                  0.0, kHalfTiny};
+// K too is code * scale rounded to binary16.
+inline constexpr AttentionCudaErrors kPrefillSm80Int8 = {
+    16 * kStep16 + kAttentionFactors, kHalfUnit, kHalfUnit, kHalfUnit, kHalfTiny};
+
+// Relative error of a weight beside those of its score and its rounding: the exponent's rounding
+// counts (M - s) (in units of log 2), ex2.approx is within 2^-22; sums over 64 positions in the
+// matrix unit, or one by one; then the merge.
 constexpr double attention_cuda_weight_error(int64_t n_positions) {
-  const double steps = static_cast<double>(n_positions) / 128 + 1;
-  return 0x1p-11 + (4 * 17 * 2 * steps + 8 * steps + 40) * kFloatUnit;
+  const double steps = static_cast<double>(n_positions) / 64 + 1;
+  return (16 * kStep4 * steps + 8 * steps + 40) * kFloatUnit;
 }
-inline constexpr double kAttentionCudaValueUnit = 0x1p-11;  // V: code * scale rounded to binary16
-inline constexpr double kAttentionCudaFlushed = 0x1p-38;  // a weight too small for binary16 * 2^14
+// A weight too small for binary16 next to the headroom of decode on sm_80.
+inline constexpr double kAttentionCudaFlushed = 0x1p-33;
 
 // ---- hadamard ----
 

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/ops/attention/cuda/attention_segments.h"
+#include "engine/ops/attention/kv_view.h"
+
 namespace lockstep::cuda {
 
 struct AttentionParams {
@@ -24,14 +27,19 @@ struct AttentionParams {
   float* statistics;  // [n_kv_heads][n_segments][n_rows][2]: maximum, denominator
   float scale_log2;   // scale * log2(e)
   int64_t page_bytes;
+  AttentionSegments segments;
+  int n_segments;  // of the launch
   int n_tokens;
   int n_kv_heads;
   int group;  // query heads a KV head
-  int segment;
-  int n_segments;  // of the launch
+  int n_multiprocessors;
 };
 
-void launch_attention_sm80_int8(const AttentionParams& p, cudaStream_t stream);
+void launch_decode_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_decode_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_prefill_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_prefill_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_attention_simple(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_attention_merge(const AttentionParams& p, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -1,32 +1,15 @@
 // Merges the segments of decode attention and applies the gate. One block a column and head: four
 // groups of 256 threads take segments i, i + 4, ..., a thread one of the 256 values.
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
-#include "engine/ops/attention/cuda/attention_params.h"
-#include "engine/ops/common/cuda/mutant.cuh"
+#include "engine/ops/attention/cuda/attention_common.cuh"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kWidth = 256;
 constexpr int kGroups = 4;
 constexpr int kThreads = kWidth * kGroups;
-
-__device__ __forceinline__ float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ __forceinline__ float bf16_value(uint16_t bits) {
-  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-}
-
-__device__ __forceinline__ uint16_t bf16_bits(float value) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(value));
-}
 
 // Weights of all segments to shared memory; returns 1 / denominator. Lane l of the first warp adds
 // segments l, l + 32, ...; a segment that holds nothing adds zero, so the order depends on nothing
@@ -35,22 +18,22 @@ __device__ __forceinline__ float weigh_segments(const float* statistics, int64_t
                                                 int n_segments, float* weights) {
   __shared__ float denominator;
   if (threadIdx.x < 32) {
-    float largest = -1e30f;
+    float largest = kMasked;
     for (int i = threadIdx.x; i < n_segments; i += 32) {
       largest = fmaxf(largest, statistics[i * stride]);
     }
     for (int d = 16; d > 0; d /= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, d));
+      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, d));
     }
     float sum = 0.0f;
     for (int i = threadIdx.x; i < n_segments; i += 32) {
-      float weight = exp2_of(statistics[i * stride] - largest);
+      float weight = exp2_whole(statistics[i * stride] - largest);
       if (mutant(Mutant::attention_merge_order) && i == 0) weight = 1.0f;
       weights[i] = weight;
       const float factor = mutant(Mutant::attention_denominator) ? 1.0f : weight;
       sum = fmaf(factor, statistics[i * stride + 1], sum);
     }
-    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(kAllLanes, sum, d);
     if (threadIdx.x == 0) denominator = sum;
   }
   __syncthreads();
@@ -65,8 +48,7 @@ __global__ void __launch_bounds__(kThreads) attention_merge(const AttentionParam
   const int kv_head = head / p.group;
   const int row = token * p.group + head % p.group;
   const int n_rows = p.n_tokens * p.group;
-  const int position = *p.first_position + token;
-  const int n_segments = position / p.segment + 1;
+  const int n_segments = p.segments.index_of(*p.first_position + token) + 1;
   const int64_t first = (int64_t{kv_head} * p.n_segments) * n_rows + row;
   const float inverse =
       weigh_segments(p.statistics + first * 2, int64_t{n_rows} * 2, n_segments, weights);
@@ -82,12 +64,7 @@ __global__ void __launch_bounds__(kThreads) attention_merge(const AttentionParam
   __syncthreads();
   if (group != 0) return;
   const float value = (((sums[0][d] + sums[1][d]) + sums[2][d]) + sums[3][d]) * inverse;
-  uint16_t bits = bf16_bits(value);
-  if (p.gate != nullptr) {
-    const float x = bf16_value(p.gate[token * p.gate_stride + head * p.gate_head_stride + d]);
-    bits = bf16_bits(bf16_value(bits) * (1.0f / (1.0f + expf(-x))));
-  }
-  p.out[token * p.out_stride + head * kWidth + d] = bits;
+  store_gated(p, token, head, d, value);
 }
 
 }  // namespace

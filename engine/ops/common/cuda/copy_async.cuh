@@ -24,6 +24,16 @@ __device__ __forceinline__ void copy_async_16_or_zero(void* to, const void* from
                : "memory");
 }
 
+using SharedAddress = uint32_t;
+
+// The same with offsets that are part of the instruction: many copies from one pair of addresses.
+template <int kTo, int kFrom>
+__device__ __forceinline__ void copy_async_16_at(SharedAddress to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0+%2], [%1+%3], 16;" ::"r"(to), "l"(from),
+               "n"(kTo), "n"(kFrom)
+               : "memory");
+}
+
 __device__ __forceinline__ void copy_async_8(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
@@ -76,6 +86,23 @@ __device__ __forceinline__ void copy_async_commit() {
 template <int kPending>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit numbers from shared memory; lane l has the address of row l mod 8
+// of matrix l / 8 and gets columns 2 (l mod 4), + 1 of row l / 4 of each; transposed: rows of a
+// column.
+__device__ __forceinline__ void load_matrices(const void* row, uint32_t (&out)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+__device__ __forceinline__ void load_matrices_transposed(const void* row, uint32_t (&out)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
 
 }  // namespace lockstep::cuda

@@ -40,6 +40,16 @@ enum class Mutant : int {
   attention_segment_tail = 18,     // the last partial step of a segment is skipped
   attention_merge_order = 19,      // segments merged without rescaling the first one
   attention_denominator = 20,      // the denominator misses the merge factor
+  attention_stale_values = 40,     // V of positions beyond the newest stays as it was in memory
+  attention_prefill_mask = 42,     // a row of prefill sees the position after its own
+  attention_prefill_rescale = 43,  // old sums of prefill are not rescaled when the maximum grows
+  attention_prefill_halves = 44,   // weights of a half are not brought to the common maximum
+  attention_prefill_barrier = 45,  // scores of the next page start before values are added
+  attention_sm70_mask = 46,        // sm_70: a column sees the position after its own
+  attention_sm70_rescale = 47,     // sm_70: old sums are not rescaled when the maximum grows
+  attention_sm70_downs = 48,       // sm_70: weights are not brought to the common maximum
+  attention_sm70_k_scale = 49,     // sm_70: the K scale of the neighbouring group
+  attention_sm70_barrier = 50,     // sm_70: values are weighed before all weights are there
   conv_last_tap = 55,              // the newest input gets the weight of the one before
   conv_window_shift = 56,          // a prefill leaves the window one input too old
   conv_tile_border = 57,           // a tile of tokens starts with the wrong past
