@@ -1,10 +1,12 @@
-// Integer-exact case of decode attention: q = 0 gives every position the same weight, and the mean
-// of 512 integers is exact until it is rounded to bfloat16.
+// Integer-exact cases of attention, one a path: q = 0 gives every position the same weight, and the
+// mean of 512 integers is exact until it is rounded to bfloat16.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "engine/ops/attention/cuda/attention_plan_cuda.h"
 #include "engine/ops/attention/kv_view.h"
 #include "engine/ops/common/exact_case.h"
 
@@ -13,7 +15,9 @@ namespace lockstep {
 inline constexpr int kAttentionExactHeads = 12;
 inline constexpr int kAttentionExactKvHeads = 2;
 inline constexpr int64_t kAttentionExactPositions = 512;
-inline constexpr int kAttentionExactSegment = 256;
+inline constexpr AttentionSegments kAttentionExactSegments = {256, 64, 1};
+inline constexpr std::array kAttentionExactPaths = {AttentionPath::decode, AttentionPath::prefill,
+                                                    AttentionPath::simple};
 
 struct AttentionExactProblem {
   explicit AttentionExactProblem(uint64_t seed);

@@ -7,11 +7,12 @@ namespace lockstep {
 
 std::vector<float> attention_exact_card(size_t index, uint64_t seed, Device& device,
                                         Stream& stream) {
-  LOCKSTEP_CHECK(index == 0);
+  LOCKSTEP_CHECK(index < kAttentionExactPaths.size());
   const AttentionExactProblem problem(seed);
   const AttentionCudaPlan plan = plan_attention_cuda(
-      kAttentionExactHeads, kAttentionExactKvHeads, kAttentionHeadDim, KvType::int8,
-      kAttentionExactPositions, kAttentionExactSegment, device.facts().arch);
+      {kAttentionExactHeads, kAttentionExactKvHeads, kAttentionHeadDim, KvType::int8,
+       kAttentionExactPositions},
+      kAttentionExactPaths[index], family_of_card(device.facts()), kAttentionExactSegments);
   const int64_t n_values = int64_t{kAttentionExactHeads} * kAttentionHeadDim;
   const DeviceMemory q(device, n_values * 2);
   const DeviceMemory out(device, n_values * 2);
@@ -36,6 +37,7 @@ std::vector<float> attention_exact_card(size_t index, uint64_t seed, Device& dev
   args.n_tokens = 1;
   args.scale = 0.0625f;
   args.partials = partials.data();
+  args.n_multiprocessors = device.facts().n_multiprocessors;
   attention_cuda(args, stream);
   std::vector<uint16_t> bits(static_cast<size_t>(n_values));
   stream.copy_out(bits.data(), out.data(), out.size());
