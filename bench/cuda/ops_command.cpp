@@ -36,6 +36,67 @@ void arm_ablation(const std::string& what) {
   fmt::print("without {}: results are wrong, times show what the kernels wait for\n", what);
 }
 
+void print_json(const bench_cuda::OpsRun& run) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const bench_cuda::OpsRow& row : run.rows) {
+    rows.push_back({{"op", row.op},
+                    {"case", row.what},
+                    {"tokens", row.n_tokens},
+                    {"bytes", row.bytes},
+                    {"seconds", double{row.seconds}},
+                    {"samples", row.seconds.samples()},
+                    {"roof_bytes_per_s", row.roof_bytes_per_s},
+                    {"flops", row.flops},
+                    {"library_seconds", row.yardstick_seconds}});
+  }
+  const DeviceFacts& facts = run.device.facts();
+  fmt::print("{}\n", nlohmann::json{{"device", facts.name},
+                                    {"multiprocessors", facts.n_multiprocessors},
+                                    {"read_bytes_per_s", run.read_bytes_per_s},
+                                    {"update_bytes_per_s", run.update_bytes_per_s},
+                                    {"rows", rows}}
+                         .dump(1));
+}
+
+// Time of a half matrix over that of the whole one in the same run; empty for others.
+std::string share_of_whole(const bench_cuda::OpsRun& run, const bench_cuda::OpsRow& half) {
+  for (const bench_cuda::OpsRow& row : run.rows) {
+    if (row.op == half.op && row.n_tokens == half.n_tokens && row.what + " half" == half.what) {
+      return fmt::format("{:.2f}", half.seconds / row.seconds);
+    }
+  }
+  return "";
+}
+
+void print_table(const bench_cuda::OpsRun& run) {
+  const DeviceFacts& facts = run.device.facts();
+  fmt::print("{}, {} multiprocessors, reads {:.0f} GB/s, updates {:.0f} GB/s\n", facts.name,
+             facts.n_multiprocessors, run.read_bytes_per_s / 1e9, run.update_bytes_per_s / 1e9);
+  Table table({{"op"},
+               {"case"},
+               {"T", Align::right},
+               {"MB", Align::right},
+               {"us", Align::right},
+               {"GB/s", Align::right},
+               {"of roof", Align::right},
+               {"of whole", Align::right},
+               {"TFLOP/s", Align::right},
+               {"x library", Align::right}});
+  for (const bench_cuda::OpsRow& row : run.rows) {
+    const double rate = row.bytes / row.seconds;
+    const double roof = row.roof_bytes_per_s > 0 ? row.roof_bytes_per_s : run.read_bytes_per_s;
+    table.add_row({row.op, row.what, fmt::format("{}", row.n_tokens),
+                   fmt::format("{:.1f}", row.bytes / 1e6), fmt::format("{:.2f}", row.seconds * 1e6),
+                   fmt::format("{:.0f}", rate / 1e9), fmt::format("{:.0f} %", 100.0 * rate / roof),
+                   share_of_whole(run, row),
+                   row.flops == 0.0 ? "" : fmt::format("{:.1f}", row.flops / row.seconds / 1e12),
+                   row.yardstick_seconds == 0.0
+                       ? ""
+                       : fmt::format("{:.2f}", row.yardstick_seconds / row.seconds)});
+  }
+  table.print();
+}
+
 int bench_ops(const bench_cuda::OpsSettings& settings) {
   arm_ablation(settings.ablate);
   const std::unique_ptr<Device> device = open_device(settings.device);
@@ -50,51 +111,7 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
   if (settings.wants("sample")) bench_cuda::run_sample(run);
   if (settings.wants("vision")) bench_cuda::run_vision(run);
   if (settings.wants("gdn")) bench_cuda::run_gdn(run);
-  if (settings.json) {
-    nlohmann::json rows = nlohmann::json::array();
-    for (const bench_cuda::OpsRow& row : run.rows) {
-      rows.push_back({{"op", row.op},
-                      {"case", row.what},
-                      {"tokens", row.n_tokens},
-                      {"bytes", row.bytes},
-                      {"seconds", double{row.seconds}},
-                      {"samples", row.seconds.samples()},
-                      {"roof_bytes_per_s", row.roof_bytes_per_s},
-                      {"flops", row.flops},
-                      {"library_seconds", row.yardstick_seconds}});
-    }
-    fmt::print("{}\n", nlohmann::json{{"device", device->facts().name},
-                                      {"multiprocessors", device->facts().n_multiprocessors},
-                                      {"read_bytes_per_s", run.read_bytes_per_s},
-                                      {"update_bytes_per_s", run.update_bytes_per_s},
-                                      {"rows", rows}}
-                           .dump(1));
-    return 0;
-  }
-  fmt::print("{}, {} multiprocessors, reads {:.0f} GB/s, updates {:.0f} GB/s\n",
-             device->facts().name, device->facts().n_multiprocessors, run.read_bytes_per_s / 1e9,
-             run.update_bytes_per_s / 1e9);
-  Table table({{"op"},
-               {"case"},
-               {"T", Align::right},
-               {"MB", Align::right},
-               {"us", Align::right},
-               {"GB/s", Align::right},
-               {"of roof", Align::right},
-               {"TFLOP/s", Align::right},
-               {"x library", Align::right}});
-  for (const bench_cuda::OpsRow& row : run.rows) {
-    const double rate = row.bytes / row.seconds;
-    const double roof = row.roof_bytes_per_s > 0 ? row.roof_bytes_per_s : run.read_bytes_per_s;
-    table.add_row({row.op, row.what, fmt::format("{}", row.n_tokens),
-                   fmt::format("{:.1f}", row.bytes / 1e6), fmt::format("{:.2f}", row.seconds * 1e6),
-                   fmt::format("{:.0f}", rate / 1e9), fmt::format("{:.0f} %", 100.0 * rate / roof),
-                   row.flops == 0.0 ? "" : fmt::format("{:.1f}", row.flops / row.seconds / 1e12),
-                   row.yardstick_seconds == 0.0
-                       ? ""
-                       : fmt::format("{:.2f}", row.yardstick_seconds / row.seconds)});
-  }
-  table.print();
+  settings.json ? print_json(run) : print_table(run);
   return 0;
 }
 

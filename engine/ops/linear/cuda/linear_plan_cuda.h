@@ -15,7 +15,7 @@
 //     sm70   a warp has 32 rows x 32 columns (16 where sums are scaled)
 //     sm80   a block has 128 rows x 32 columns up to 32 columns, x 64 up to 64 and where sums are
 //            scaled, x 128 beyond: the width moves no bit
-//     cards of 9.0   128 rows x 128 columns by warp groups for nvfp4, fp8, bf16 and f16
+//     cards of 9.0   128 rows x the same widths by warp groups for nvfp4, fp8, bf16 and f16
 //
 // The order of a sum over K depends on K, codec, pass and family (9.0 or not, for prefill) alone.
 // Columns never mix, so a column's bits depend on nothing beside it.

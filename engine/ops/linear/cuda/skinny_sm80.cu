@@ -16,7 +16,7 @@ namespace {
 constexpr int kSplit = kSm80SplitWarps;
 constexpr int kGroupThreads = 32 * kSplit;
 constexpr int kMaxThreads = 1024;
-constexpr int kManyTiles = 8;  // a multiprocessor
+constexpr int kManyTiles = 7;  // a multiprocessor
 
 __device__ __forceinline__ void group_barrier(int group) {
   if (mutant(Mutant::linear_missing_barrier)) return;

@@ -10,8 +10,10 @@ inline constexpr int kTiledRows = 16 * kTiledRowTiles;
 // Two blocks a multiprocessor; every card from sm_80 on has this much for one.
 inline constexpr int kTiledSharedBytes = 99 * 1024;
 
-inline constexpr int kTiledHopperBytes =
-    112 * 1024;  // of stages, two blocks an sm_90 multiprocessor
+// Of the stages of a block on a card of 9.0: two blocks a multiprocessor, three of narrow ones.
+constexpr int tiled_hopper_bytes(int n_tokens) {
+  return n_tokens > 32 ? 112 * 1024 : 74 * 1024;
+}
 
 // Bytes of a row of activations: an odd multiple of 64, so that the eight lanes of a phase (two
 // rows, four chunks) meet eight different groups of banks.

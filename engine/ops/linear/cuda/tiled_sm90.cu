@@ -14,28 +14,27 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTokens = 128;
-constexpr int kPanelBytes = kTokens * 128;  // activations of 64 columns of K
 
 // A stage has a whole number of panels of 64 columns.
-template <typename Tile>
+template <typename Tile, int kTokens>
 struct Layout {
+  static constexpr int kPanelBytes = kTokens * 128;  // activations of 64 columns of K
   static constexpr int kBlocks = Tile::kColumns < 64 ? 64 / Tile::kColumns : 1;
   static constexpr int kColumns = kBlocks * Tile::kColumns;
   static constexpr int kPanels = kColumns / 64;
   static constexpr int kActivationBytes = kPanels * kPanelBytes;
   static constexpr int kBlockBytes = kTiledRowTiles * Tile::kStageBytes;
   static constexpr int kStageBytes = kActivationBytes + kBlocks * kBlockBytes;  // x 1024
-  static constexpr int kStages = kTiledHopperBytes / kStageBytes;
+  static constexpr int kStages = tiled_hopper_bytes(kTokens) / kStageBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // to begin at x 1024
   static_assert(kStageBytes % 1024 == 0 && kStages >= 2);
   static_assert(kSharedBytes >= kTokens * kTiledOutStride * 4 + 1024);
 };
 
 // What a thread copies of each stage: one row tile's codes a warp, and some activations.
-template <typename Tile>
+template <typename Tile, int kTokens>
 struct Copier {
-  using L = Layout<Tile>;
+  using L = Layout<Tile, kTokens>;
   static constexpr int kVectors = L::kColumns / 8;  // of a row of activations
   static constexpr int kCopies = kTokens * kVectors / kThreads;
   static constexpr int kTokenStep = kThreads / kVectors;  // from one copy to the next
@@ -63,7 +62,7 @@ struct Copier {
     n_copies = (p.n_tokens - token + kTokenStep - 1) / kTokenStep;
     from = p.x + token / 8 * p.group_bytes + token % 8 * (p.n_blocks * Tile::kColumns * 2) +
            vector * 16;
-    to = vector / 8 * kPanelBytes + in_block * 128 + (vector % 8 ^ in_block % 8) * 16;
+    to = vector / 8 * L::kPanelBytes + in_block * 128 + (vector % 8 ^ in_block % 8) * 16;
   }
   __device__ __forceinline__ void fill(int stage_index, uint32_t stage) const {
     const int block = stage_index * L::kBlocks;
@@ -86,26 +85,26 @@ struct Copier {
 };
 
 // Chunk by chunk; `x` describes the activations of the block's first 16 columns.
-template <typename Tile, int kFirst>
-__device__ __forceinline__ void multiply(const Tile& tile, uint32_t x, float (&acc)[64]) {
+template <typename Tile, int kFirst, int kSums>
+__device__ __forceinline__ void multiply(const Tile& tile, uint32_t x, float (&acc)[kSums]) {
   if constexpr (kFirst < Tile::kChunks) {
     uint32_t g[4], h[4];
     tile.template chunk<kFirst>(g, h);
     // A product of 16 columns has 32 bytes of each row, four a panel.
     constexpr int kProduct = 2 * kFirst;
-    const uint32_t at = x + kProduct / 4 * kPanelBytes + kProduct % 4 * 32;
+    const uint32_t at = x + kProduct / 4 * Layout<Tile, 2 * kSums>::kPanelBytes + kProduct % 4 * 32;
     wgmma_fence();
-    wgmma_m64n128k16<Tile::kBf16>(acc, g[0], h[0], g[1], h[1], wgmma_descriptor(at));
-    wgmma_m64n128k16<Tile::kBf16>(acc, g[2], h[2], g[3], h[3], wgmma_descriptor(at + 32));
+    wgmma_k16<Tile::kBf16>(acc, g[0], h[0], g[1], h[1], wgmma_descriptor(at));
+    wgmma_k16<Tile::kBf16>(acc, g[2], h[2], g[3], h[3], wgmma_descriptor(at + 32));
     wgmma_commit();
     multiply<Tile, kFirst + 1>(tile, x, acc);
   }
 }
 
-template <typename Tile>
-__global__ void __launch_bounds__(kThreads, 2) tiled_sm90(const SkinnyParams p) {
+template <typename Tile, int kTokens>
+__global__ void __launch_bounds__(kThreads, kTokens > 32 ? 2 : 3) tiled_sm90(const SkinnyParams p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using L = Layout<Tile>;
+  using L = Layout<Tile, kTokens>;
   extern __shared__ unsigned char raw[];
   unsigned char* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const uint32_t ring = shared_address(shared);
@@ -113,7 +112,8 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_sm90(const SkinnyParams p) 
   const int warp = threadIdx.x / 32;
   const int first_token = blockIdx.x * kTokens;
   const int first_tile = blockIdx.y * kTiledRowTiles;
-  const Copier<Tile> copier(p, first_tile, mutant(Mutant::tiled_column_place) ? 0 : first_token);
+  const Copier<Tile, kTokens> copier(p, first_tile,
+                                     mutant(Mutant::tiled_column_place) ? 0 : first_token);
   const int n_blocks = p.n_blocks - (mutant(Mutant::tiled_last_block) ? 1 : 0);
   const int n_stages = (n_blocks + L::kBlocks - 1) / L::kBlocks;
   // A group of copies for every stage, empty beyond the end: waiting counts groups.
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_sm90(const SkinnyParams p) 
 #pragma unroll
   for (int s = 0; s < L::kStages - 1; ++s) fill(s, s);
 
-  float acc[64] = {};
+  float acc[kTokens / 2] = {};
   int stage = 0;
   for (int index = 0; index < n_stages; ++index) {
     copy_async_wait<L::kStages - 2>();
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_sm90(const SkinnyParams p) 
   __syncthreads();
   auto* out = reinterpret_cast<float*>(shared);
 #pragma unroll
-  for (int i = 0; i < 64; ++i) {
+  for (int i = 0; i < kTokens / 2; ++i) {
     const int token = i / 4 * 8 + 2 * (lane % 4) + i % 2;
     out[token * kTiledOutStride + warp * 16 + lane / 4 + i % 4 / 2 * 8] = acc[i];
   }
@@ -156,11 +156,10 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_sm90(const SkinnyParams p) 
 #endif
 }
 
-template <typename Tile>
-void launch(const SkinnyParams& p, cudaStream_t stream) {
-  arm_mutant();
-  using L = Layout<Tile>;
-  const auto kernel = tiled_sm90<Tile>;
+template <typename Tile, int kTokens>
+void launch_width(const SkinnyParams& p, cudaStream_t stream) {
+  using L = Layout<Tile, kTokens>;
+  const auto kernel = tiled_sm90<Tile, kTokens>;
   cuda_check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kSharedBytes),
       "linear: dynamic shared memory");
@@ -168,6 +167,14 @@ void launch(const SkinnyParams& p, cudaStream_t stream) {
                   static_cast<unsigned>((p.n_tiles + kTiledRowTiles - 1) / kTiledRowTiles));
   kernel<<<grid, kThreads, L::kSharedBytes, stream>>>(p);
   cuda_check_launch("linear tiled_sm90");
+}
+
+template <typename Tile>
+void launch(const SkinnyParams& p, cudaStream_t stream) {
+  arm_mutant();
+  if (p.n_tokens <= 32) return launch_width<Tile, 32>(p, stream);
+  if (p.n_tokens <= 64) return launch_width<Tile, 64>(p, stream);
+  launch_width<Tile, 128>(p, stream);
 }
 
 }  // namespace
