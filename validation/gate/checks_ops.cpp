@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 // Shards of one test program: each opens the card anew, which takes most of a second.
-constexpr int kMostShards = 4;
+constexpr int kMostShards = 8;
 
 bool no_card(GateContext& gate, GateStep& step) {
   const std::string& missing = gate.ops.missing();
@@ -56,8 +56,7 @@ bool card_twin(GateContext& gate) {
 std::vector<OpProgramRun> run_programs(GateContext& gate) {
   const OpList& list = gate.ops.list();
   const size_t n = list.programs.size();
-  const int n_shards =
-      std::clamp(gate.ops.n_workers() / static_cast<int>(std::max<size_t>(n, 1)), 1, kMostShards);
+  const int n_shards = std::clamp(gate.ops.n_workers() / 2, 1, kMostShards);
   std::vector<OpTestRun> shards(n * static_cast<size_t>(n_shards));
   run_pool(shards.size(), gate.ops.n_workers(), [&](size_t i) {
     OpTestPlan plan;

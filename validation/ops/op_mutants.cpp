@@ -1,6 +1,8 @@
 #include "validation/ops/op_mutants.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "validation/ops/op_sanitizer.h"
@@ -12,7 +14,9 @@ namespace {
 constexpr double kLimit_s = 300;
 constexpr const char* kArm = "LOCKSTEP_KERNEL_MUTANT";
 // A race may show in some cases only; each costs a run under the sanitizer.
-constexpr size_t kRaceCases = 3;
+constexpr size_t kRaceCases = 8;
+// Of the tests of one op: a mutant that only late cases find is found sooner.
+constexpr int kShards = 4;
 
 bool tests(const OpProgram& program, const std::string& op) {
   return std::find(program.ops.begin(), program.ops.end(), op) != program.ops.end();
@@ -52,52 +56,108 @@ std::string race(const OpList& list, const OpMutant& mutant, const std::string& 
   return {};
 }
 
-OpMutantResult try_mutant(const OpList& list, const OpMutant& mutant,
-                          const std::string& sanitizer) {
-  OpMutantResult result{mutant, false, {}};
-  const OpTestRun run = run_op_mutant(list, mutant.op, mutant.number);
-  if (judge_op_test(run) == Verdict::fail) {
-    result.caught = true;
-    result.by = first_failure(run);
-  } else if (!sanitizer.empty()) {
-    result.by = race(list, mutant, sanitizer);
-    result.caught = !result.by.empty();
-  }
-  return result;
-}
-
-}  // namespace
-
-OpTestRun run_op_mutant(const OpList& list, const std::string& op, int number) {
+OpTestRun run_mutant_shard(const OpList& list, const std::vector<std::string>& suites, int number,
+                           int shard, int n_shards) {
   OpTestPlan plan;
   plan.program = list.folder / list.mutant_program;
-  plan.filter = suites_of(list, op);
+  plan.filter = suites;
   plan.stop_at_first = true;
   plan.limit_s = kLimit_s;
+  plan.shard = shard;
+  plan.n_shards = n_shards;
   plan.environment[kArm] = std::to_string(number);
   return run_op_test(plan);
 }
 
-OpMutantReport run_op_mutants(const OpList& list, const std::string& sanitizer, int n_workers) {
-  std::set<std::string> ops;
-  for (const OpMutant& mutant : list.mutants) ops.insert(mutant.op);
-  const std::vector<std::string> names(ops.begin(), ops.end());
-  std::vector<OpTestRun> honest(names.size());
-  OpMutantReport report;
-  report.results.resize(list.mutants.size());
-  run_pool(names.size() + list.mutants.size(), n_workers, [&](size_t i) {
-    if (i < names.size()) {
-      honest[i] = run_op_mutant(list, names[i], 0);
-    } else {
-      const size_t j = i - names.size();
-      report.results[j] = try_mutant(list, list.mutants[j], sanitizer);
+// Ops whose tests are the same suites, and those suites without a mutant.
+struct Honest {
+  std::vector<std::string> suites;
+  std::vector<std::string> ops;
+  std::vector<OpTestRun> shards;
+
+  OpTestRun whole() const {
+    OpTestRun all;
+    for (const OpTestRun& shard : shards) {
+      all.cases.insert(all.cases.end(), shard.cases.begin(), shard.cases.end());
+      if (!shard.broken.empty()) all.broken = shard.broken;
     }
+    return all;
+  }
+};
+
+std::vector<Honest> honest_runs(const OpList& list) {
+  std::map<std::vector<std::string>, std::set<std::string>> ops;
+  for (const OpMutant& mutant : list.mutants) ops[suites_of(list, mutant.op)].insert(mutant.op);
+  std::vector<Honest> runs;
+  for (const auto& [suites, names] : ops) {
+    runs.push_back({suites, {names.begin(), names.end()}, std::vector<OpTestRun>(kShards)});
+  }
+  return runs;
+}
+
+// One shard of one mutant; nothing when another shard has found it.
+struct MutantShards {
+  std::vector<std::string> suites;
+  std::mutex mutex;
+  std::string found_by;
+
+  bool found() {
+    const std::scoped_lock lock(mutex);
+    return !found_by.empty();
+  }
+  void look(const OpList& list, const OpMutant& mutant, int shard) {
+    if (found()) return;
+    const OpTestRun run = run_mutant_shard(list, suites, mutant.number, shard, kShards);
+    if (judge_op_test(run) != Verdict::fail) return;
+    const std::scoped_lock lock(mutex);
+    if (found_by.empty()) found_by = first_failure(run);
+  }
+};
+
+}  // namespace
+
+OpTestRun run_op_mutant(const OpList& list, const std::string& op, int number) {
+  return run_mutant_shard(list, suites_of(list, op), number, 0, 1);
+}
+
+OpMutantReport run_op_mutants(const OpList& list, const std::string& sanitizer, int n_workers) {
+  std::vector<Honest> honest = honest_runs(list);
+  std::vector<MutantShards> mutants(list.mutants.size());
+  for (size_t i = 0; i < mutants.size(); ++i) {
+    for (const Honest& run : honest) {
+      const auto& ops = run.ops;
+      const bool is_its_op = std::find(ops.begin(), ops.end(), list.mutants[i].op) != ops.end();
+      if (is_its_op) mutants[i].suites = run.suites;
+    }
+  }
+  // First shards of all mutants before second ones: most are found by then.
+  const size_t n_honest = honest.size() * kShards;
+  run_pool(n_honest + mutants.size() * kShards, n_workers, [&](size_t i) {
+    if (i < n_honest) {
+      const int shard = static_cast<int>(i % kShards);
+      Honest& run = honest[i / kShards];
+      run.shards[i % kShards] = run_mutant_shard(list, run.suites, 0, shard, kShards);
+      return;
+    }
+    const size_t task = i - n_honest;
+    const size_t m = task % mutants.size();
+    mutants[m].look(list, list.mutants[m], static_cast<int>(task / mutants.size()));
   });
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Verdict verdict = judge_op_test(honest[i]);
-    if (verdict == Verdict::pass) continue;
-    const std::string words = first_failure(honest[i]);
-    report.broken.push_back(names[i] + ": " + (words.empty() ? "runs no test" : words));
+  run_pool(mutants.size(), n_workers, [&](size_t i) {
+    if (!mutants[i].found_by.empty() || sanitizer.empty()) return;
+    mutants[i].found_by = race(list, list.mutants[i], sanitizer);
+  });
+  OpMutantReport report;
+  for (size_t i = 0; i < mutants.size(); ++i) {
+    report.results.push_back({list.mutants[i], !mutants[i].found_by.empty(), mutants[i].found_by});
+  }
+  for (const Honest& run : honest) {
+    const OpTestRun whole = run.whole();
+    if (judge_op_test(whole) == Verdict::pass) continue;
+    const std::string words = first_failure(whole);
+    for (const std::string& op : run.ops) {
+      report.broken.push_back(op + ": " + (words.empty() ? "runs no test" : words));
+    }
   }
   return report;
 }
