@@ -229,7 +229,7 @@ bool op_sanitizer_twin(GateContext& gate) {
 }
 
 void judge_exact(GateStep& step, const std::vector<ExactOutput>& card,
-                 const std::vector<ExactOutput>& host) {
+                 const std::vector<ExactOutput>& host, const SourceUnits& units) {
   for (const auto& [op, words] : exact_differences(card, host)) {
     if (step.verdict == Verdict::pass) step.detail = fmt::format("op {}: {}", op, words);
     step.verdict = Verdict::fail;
@@ -241,8 +241,17 @@ void judge_exact(GateStep& step, const std::vector<ExactOutput>& card,
   }
   if (step.verdict != Verdict::pass) return;
   int64_t n_values = 0;
-  for (const ExactOutput& output : card) n_values += output.n_values;
+  std::set<std::string> answered;
+  for (const ExactOutput& output : card) {
+    n_values += output.n_values;
+    answered.insert(output.op);
+  }
   step.detail = fmt::format("{} cases, {} values as the host computes them", card.size(), n_values);
+  std::string without;
+  for (const auto& [op, unused] : units) {
+    if (!answered.contains(op)) without += (without.empty() ? "" : ", ") + op;
+  }
+  if (!without.empty()) step.detail += "; no exact case for " + without;
 }
 
 void op_exact(GateContext& gate, GateStep& step) {
@@ -250,7 +259,7 @@ void op_exact(GateContext& gate, GateStep& step) {
   const std::map<std::string, std::string> seeds = exact_seeds(gate.ops.units());
   gate.report.ops.exact = run_exact(gate.ops.exact_program(), "cuda", seeds).outputs;
   gate.report.ops.exact_host = run_exact(gate.ops.exact_program(), "cpu", seeds).outputs;
-  judge_exact(step, gate.report.ops.exact, gate.report.ops.exact_host);
+  judge_exact(step, gate.report.ops.exact, gate.report.ops.exact_host, gate.ops.units());
 }
 
 // The last output has another digest.
@@ -260,7 +269,7 @@ bool op_exact_twin(GateContext& gate) {
   char& digit = card.back().digest.back();
   digit = digit == '0' ? '1' : '0';
   GateStep step;
-  judge_exact(step, card, gate.report.ops.exact_host);
+  judge_exact(step, card, gate.report.ops.exact_host, gate.ops.units());
   return step.verdict == Verdict::fail;
 }
 
