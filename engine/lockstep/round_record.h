@@ -14,7 +14,7 @@ struct RoundRecord {
   uint64_t token_hash = 0;      // XXH3 chain over the tokens, slots in order
   uint64_t positions = 0;       // sum of the slots' committed positions
   uint64_t decoding_slots = 0;  // bit i: slot i decodes
-  uint64_t rows_digest = 0;     // XXH3 of the replicated final-norm rows that were sampled from
+  uint64_t rows_digest = 0;     // XXH3 chain over the replicated final-norm rows of all columns
 
   uint64_t seen = 0;  // requests that have arrived at this rank; the smaller number counts
   // Bit i: this rank asks to end slot i; from kMaxSlots on, the requests that wait. OR-ed.

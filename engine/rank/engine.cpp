@@ -141,6 +141,11 @@ void RankEngine::prefill_chunk(Slot& slot) {
   slot.sequence.n_positions = end;
   slot.result->computed_tokens += end - begin;
   const float* last_row = rows + (end - begin - 1) * hidden;
+  // All rows, also of a chunk that chooses no token: what differs here is in the states from now
+  // on.
+  record_.rows_digest =
+      digest64(std::as_bytes(std::span(rows, static_cast<size_t>((end - begin) * hidden))),
+               record_.rows_digest);
   if (end == slot.prompt_tokens()) {
     record_states(model_, *backend_, slot);
     plant_state_faults(model_.config, model_.comm.rank(), static_cast<int>(round_), slot.sequence);
@@ -148,8 +153,6 @@ void RankEngine::prefill_chunk(Slot& slot) {
     slot.decoding = true;
     const std::vector<int32_t> tokens = accept_columns(slot, logits, 1);
     emitted_.emplace_back(slot.id, tokens);
-    record_.rows_digest = digest64(std::as_bytes(std::span(last_row, static_cast<size_t>(hidden))),
-                                   record_.rows_digest);
   }
   const bool at_snapshot = !slot.snapshot_points.empty() && slot.snapshot_points.front() == end;
   if (at_snapshot) {

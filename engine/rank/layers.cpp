@@ -82,11 +82,13 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
     }
     residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
     plant_residual_faults({ws.hidden.data(), n, hidden});
+    if (fault_fires("replicated.hidden-bit-flipped", {i, model.comm.rank(), batch.round})) {
+      ws.hidden[0] = -ws.hidden[0];
+    }
     tap(i, "out", ws.hidden);
   }
   norm_rows(model, ws.hidden.data(), model.weights.final_norm, n, ws.normed.data());
-  const bool decodes = batch.spans.front().phase == Phase::decode;
-  if (decodes && fault_fires("replicated.bit-flipped", {-1, model.comm.rank(), batch.round})) {
+  if (fault_fires("replicated.bit-flipped", {-1, model.comm.rank(), batch.round})) {
     ws.normed[0] = -ws.normed[0];
   }
   if (hooks) pass("final_norm", ws.normed);
