@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/device/cards.h"
 #include "engine/device/cpu_device.h"
 #ifdef LOCKSTEP_CUDA
 #include "engine/device/cuda/cuda_device.h"
@@ -56,6 +57,14 @@ std::unique_ptr<Device> open_device(std::string_view name) {
   return open_cuda_device(index);
 #else
   fail("device '{}': this build has no CUDA backend: configure with -DLOCKSTEP_CUDA=ON", name);
+#endif
+}
+
+std::vector<Card> cuda_cards() {
+#ifdef LOCKSTEP_CUDA
+  return list_cuda_cards();
+#else
+  return {};
 #endif
 }
 

@@ -51,6 +51,11 @@ void announce_ungated_ops() {
 const RunFlags& prepared(const RunFlags& flags) {
   if (flags.backend == "cuda") announce_ungated_ops();
   if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
+  if (!flags.devices.empty() || flags.share_device) {
+    fail_with(ExitCode::usage,
+              "--devices and --share-device choose cards: --backend {} uses none; leave them out",
+              flags.backend);
+  }
 #if defined(LOCKSTEP_FAULTS)
   select_fault(flags.fault);
 #else

@@ -2,9 +2,24 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/base/error.h"
 #include "engine/rank/limits.h"
 
 namespace lockstep {
+
+namespace {
+
+const CLI::Range kBytes(int64_t{0}, int64_t{1} << 50);
+const CLI::Range kPositions(int64_t{0}, int64_t{1} << 40);
+
+// "auto" is 0.
+std::string positions_or_auto(std::string& text) {
+  if (text == "auto") text = "0";
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? "" : "'" + text + "': say auto or a number of positions";
+}
+
+}  // namespace
 
 void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--model", flags.model_dir, "Folder with the checkpoint")->required();
@@ -18,6 +33,9 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--backend", flags.backend, "cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  app.add_option("--devices", flags.devices,
+                 "Cards of the ranks, with a comma: index, UUID or PCI id (default: the first)");
+  app.add_flag("--share-device", flags.share_device, "Both ranks may run on one card");
   app.add_option("--kv", flags.kv, "KV cache type: bf16 (default), fp16, int8; fp32 in fp32")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
@@ -25,7 +43,7 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
       ->capture_default_str();
   app.add_option("--draft-window", flags.draft_window,
                  "Drafts see at least this many last positions (0: all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(kPositions);
   app.add_option(
       "--draft-vocab", flags.draft_vocab,
       "Drafts come from the tokens of this file, or from this many first vocabulary rows "
@@ -38,15 +56,14 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
       ->capture_default_str();
   app.add_option("--max-context", flags.max_context,
                  "Positions per slot; auto: the model's, or what fits into --device-memory")
-      ->check(CLI::NonNegativeNumber)
-      ->transform([](const std::string& text) { return text == "auto" ? "0" : text; }, "")
+      ->transform(CLI::Validator(positions_or_auto, ""))
       ->default_str("auto");
   app.add_option("--device-memory", flags.device_memory,
                  "Bytes that a rank may plan to use (0: no cap)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(kBytes);
   app.add_option("--prefix-cache", flags.prefix_cache_bytes,
                  "Bytes of prefix snapshots a rank may keep (0: off)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kBytes)
       ->capture_default_str();
   app.add_option("--threads", flags.n_threads, "Threads of each rank (0: cores / ranks)")
       ->check(CLI::Range(0, 256));
@@ -59,6 +76,18 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_flag("--ignore-eos", flags.ignore_eos, "Run on through end-of-turn");
 }
 
+void refuse_request_flags(const RunFlags& flags) {
+  const std::pair<const char*, bool> given[] = {{"--max-tokens", flags.max_tokens.has_value()},
+                                                {"--temperature", flags.temperature.has_value()},
+                                                {"--seed", flags.seed.has_value()},
+                                                {"--ignore-eos", flags.ignore_eos}};
+  for (const auto& [name, is_given] : given) {
+    if (is_given) {
+      fail_with(ExitCode::usage, "{}: each request to a server has its own; leave it out", name);
+    }
+  }
+}
+
 std::vector<std::string> run_arguments(const RunFlags& flags) {
   std::vector<std::string> argv;
   const auto add = [&](const std::string& name, const std::string& value) {
@@ -69,6 +98,8 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("tp", std::to_string(flags.n_ranks));
   add("precision", flags.precision);
   add("backend", flags.backend);
+  add("devices", flags.devices);
+  if (flags.share_device) argv.push_back("--share-device");
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));
   add("draft-window", std::to_string(flags.draft_window));

@@ -18,6 +18,8 @@ struct RunFlags {
   std::string shards_dir;
   std::string precision = "bf16";
   std::string backend = "cpu";
+  std::string devices;  // see choose_cards; empty: the first ones
+  bool share_device = false;
   std::string kv;
   std::string cpu_target = "auto";
   std::string fault;
@@ -40,6 +42,10 @@ struct RunFlags {
 };
 
 void add_run_options(CLI::App& app, RunFlags& flags);
+
+// For servers, where each request has its own. Throws Error (usage) when one of the last group is
+// given.
+void refuse_request_flags(const RunFlags& flags);
 
 // The flags again as arguments of lockstep-rank, without --backend and --tp's rank.
 std::vector<std::string> run_arguments(const RunFlags& flags);

@@ -8,6 +8,9 @@
 namespace lockstep::serve {
 namespace {
 
+// Seconds that a flag may say; an end, so that messages can name it.
+const CLI::Range kSeconds(0.001, 1e6);
+
 void add_address_options(CLI::App& app, ServeFlags& flags) {
   app.add_option("--host", flags.host, "IP address to listen on")->capture_default_str();
   app.add_option("--port", flags.port, "Port to listen on; 0 takes a free one")
@@ -26,7 +29,7 @@ void add_limit_options(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   app.add_option("--timeout", flags.timeout_s, "Seconds that a request may take, queue included")
-      ->check(CLI::PositiveNumber)
+      ->check(kSeconds)
       ->capture_default_str();
   app.add_option("--max-connections", flags.max_connections, "Open connections")
       ->check(CLI::Range(1, 100000))
@@ -43,24 +46,24 @@ void add_limit_options(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str();
   app.add_option("--reader-timeout", flags.reader_timeout_s,
                  "Seconds after which a client that reads nothing is cut off")
-      ->check(CLI::PositiveNumber)
+      ->check(kSeconds)
       ->capture_default_str();
   app.add_option("--header-timeout", flags.header_timeout_s,
                  "Seconds in which a request's header must arrive")
-      ->check(CLI::PositiveNumber)
+      ->check(kSeconds)
       ->capture_default_str();
 }
 
 void add_rank_options(CLI::App& app, ServeFlags& flags) {
   app.add_option("--watchdog", flags.watchdog_s,
                  "Seconds without progress after which the ranks are restarted")
-      ->check(CLI::PositiveNumber)
+      ->check(kSeconds)
       ->capture_default_str();
   app.add_option("--drain", flags.drain_s, "Seconds that requests get to finish after SIGTERM")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--start-deadline", flags.start_deadline_s, "Seconds that the ranks may load")
-      ->check(CLI::PositiveNumber)
+      ->check(kSeconds)
       ->capture_default_str();
   app.add_option("--max-failures", flags.max_failures,
                  "Failures of the ranks in a row after which to give up")

@@ -229,6 +229,7 @@ class Server {
 }  // namespace
 
 int run_server(const ServeFlags& flags) {
+  refuse_request_flags(flags.run);
   ApiKeys keys = ApiKeys::load(flags.api_key_file);
   ::unsetenv("LOCKSTEP_API_KEY");  // no business of the ranks
   if (!is_loopback(flags.host) && !keys.required()) {

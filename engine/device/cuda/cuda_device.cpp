@@ -110,6 +110,23 @@ int count_cuda_devices() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+std::vector<Card> list_cuda_cards() {
+  std::vector<Card> cards;
+  for (int index = 0; index < count_cuda_devices(); ++index) {
+    cudaDeviceProp properties;
+    cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    std::string uuid = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+      if (i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
+      uuid += fmt::format("{:02x}", static_cast<unsigned char>(properties.uuid.bytes[i]));
+    }
+    cards.push_back({index, uuid,
+                     fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID,
+                                 properties.pciBusID, properties.pciDeviceID)});
+  }
+  return cards;
+}
+
 std::unique_ptr<Device> open_cuda_device(int index) {
   const int count = count_cuda_devices();
   if (index >= count) {
