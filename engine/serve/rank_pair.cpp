@@ -21,7 +21,8 @@ using std::chrono::milliseconds;
 
 constexpr size_t kKeptLines = 20;
 constexpr size_t kKeptHalts = 32;
-constexpr milliseconds kGrace{300};  // for a rank that halts by itself to write its record
+constexpr milliseconds kGrace{300};        // for a rank that halts by itself to do so
+constexpr milliseconds kRecordTime{1000};  // for one that is asked for its record
 constexpr std::chrono::seconds kGoodLife{60};
 
 std::string exit_text(int code) {
@@ -86,7 +87,8 @@ void RankPair::start_ranks() {
     std::vector<std::string> argv = {options_.program};
     argv.insert(argv.end(), options_.arguments.begin(), options_.arguments.end());
     argv.insert(argv.end(),
-                {fmt::format("--rank={}", rank), "--port=0", "--halt-dir=" + folder_.string()});
+                {fmt::format("--rank={}", rank), fmt::format("--proxy-pid={}", ::getpid()),
+                 "--port=0", "--halt-dir=" + folder_.string()});
     if (mailbox_fd_ >= 0) {
       argv.push_back(fmt::format("--mailbox=/proc/{}/fd/{}", ::getpid(), mailbox_fd_));
     }
@@ -130,9 +132,11 @@ bool RankPair::any_ended() const {
                      [](const Rank& rank) { return rank.exit_code.has_value(); });
 }
 
-bool RankPair::all_ended() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& rank) { return rank.exit_code.has_value(); });
+bool RankPair::all_ended(int but) const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (static_cast<int>(i) != but && ranks_[i].process && !ranks_[i].exit_code) return false;
+  }
+  return true;
 }
 
 bool RankPair::all_listen() const {
@@ -172,18 +176,33 @@ Task<> RankPair::live() {
   while (!stopping_ && !any_ended() && !suspicion_) co_await changed_.wait();
 }
 
-// Waits for ranks that end by themselves, then ends the others.
-Task<> RankPair::end_ranks(Clock::duration patience, int first_signal) {
-  if (first_signal != 0) {
-    for (Rank& rank : ranks_) {
-      if (rank.process && !rank.exit_code) rank.process->send_signal(first_signal);
-    }
-  }
+// Waits until the ranks have ended; not for rank `but`, nor longer than `patience`.
+Task<> RankPair::wait_for_ends(Clock::duration patience, int but) {
   const Clock::time_point deadline = Clock::now() + patience;
-  while (!all_ended() && Clock::now() < deadline) co_await changed_.wait_until(deadline);
+  while (!all_ended(but) && Clock::now() < deadline) co_await changed_.wait_until(deadline);
+}
+
+void RankPair::signal_ranks(int signal) {
+  for (Rank& rank : ranks_) {
+    if (!rank.process || rank.exit_code) continue;
+    rank.was_ended = true;
+    rank.process->send_signal(signal);
+  }
+}
+
+void RankPair::kill_ranks() {
   for (Rank& rank : ranks_) {
     if (rank.process && !rank.exit_code) rank.process->end();
   }
+}
+
+// Ranks that end by themselves have the first word; the others are asked for their last rounds. The
+// one that is suspected may not hear that.
+Task<> RankPair::halt_ranks() {
+  co_await wait_for_ends(patience_, -1);
+  signal_ranks(SIGQUIT);
+  co_await wait_for_ends(kRecordTime, suspicion_ ? suspicion_->rank : -1);
+  kill_ranks();
 }
 
 Halt RankPair::explain() const {
@@ -194,7 +213,7 @@ Halt RankPair::explain() const {
   int heaviest = 0;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = ranks_[i];
-    if (!rank.exit_code || weight(*rank.exit_code) <= heaviest) continue;
+    if (!rank.exit_code || rank.was_ended || weight(*rank.exit_code) <= heaviest) continue;
     heaviest = weight(*rank.exit_code);
     halt.rank = static_cast<int>(i);
     halt.exit_code = *rank.exit_code;
@@ -223,7 +242,7 @@ Task<> RankPair::run() {
     if (Clock::now() - begin > kGoodLife && was_ready_) n_failures_ = 0;
     ++n_failures_;
     const std::string requests = events_.on_failure(explain().reason, folder_);
-    co_await end_ranks(patience_, 0);
+    co_await halt_ranks();
     Halt halt = explain();
     halt.requests = requests;
     halts_.push_back(halt);
@@ -241,7 +260,9 @@ Task<> RankPair::run() {
     }
     co_await back_off();
   }
-  co_await end_ranks(std::chrono::seconds(2), SIGTERM);
+  signal_ranks(SIGTERM);
+  co_await wait_for_ends(std::chrono::seconds(2), -1);
+  kill_ranks();
   remove_if_empty(folder_);
   state_ = State::stopped;
 }

@@ -68,6 +68,7 @@ class RankPair {
     std::optional<uint16_t> port;
     std::string listening_line;
     std::optional<int> exit_code;
+    bool was_ended = false;              // by us: its exit code explains nothing
     std::deque<std::string> last_lines;  // of stderr
   };
 
@@ -75,9 +76,12 @@ class RankPair {
   void take_stdout(int rank, const std::string& line);
   bool any_ended() const;
   bool all_listen() const;
-  bool all_ended() const;
+  bool all_ended(int but) const;
   Task<> live();
-  Task<> end_ranks(Clock::duration patience, int first_signal);
+  Task<> wait_for_ends(Clock::duration patience, int but);
+  void signal_ranks(int signal);
+  void kill_ranks();
+  Task<> halt_ranks();
   Halt explain() const;
   Task<> back_off();
 

@@ -106,6 +106,11 @@ SchedulerStatus Scheduler::status() const {
   return status;
 }
 
+std::deque<RecordedRound> Scheduler::last_rounds() const {
+  const std::lock_guard lock(mutex_);
+  return rounds_;
+}
+
 void Scheduler::run() {
   constexpr std::chrono::milliseconds kIdle{1000};
   try {
@@ -119,9 +124,9 @@ void Scheduler::run() {
       }
     }
   } catch (const Error& error) {
-    on_halt_(error, rounds_);
+    on_halt_(error, last_rounds());
   } catch (const std::exception& error) {
-    on_halt_(Error(error.what(), ExitCode::fail), rounds_);
+    on_halt_(Error(error.what(), ExitCode::fail), last_rounds());
   }
 }
 
@@ -192,6 +197,7 @@ void Scheduler::on_finish(uint64_t id, const RequestResult& result) {
 }
 
 void Scheduler::on_exchange(const std::vector<RoundRecord>& records) {
+  const std::lock_guard lock(mutex_);
   rounds_.push_back({records});
   if (rounds_.size() > kKeptRounds) rounds_.pop_front();
 }

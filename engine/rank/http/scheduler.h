@@ -82,6 +82,7 @@ class Scheduler {
   void cancel(uint64_t sequence);
 
   SchedulerStatus status() const;
+  std::deque<RecordedRound> last_rounds() const;  // kKeptRounds at most
 
   // The thread's body: runs rounds until stop().
   void run();
@@ -107,7 +108,6 @@ class Scheduler {
   std::map<uint64_t, std::shared_ptr<Ticket>> tickets_;  // by engine id
   std::vector<uint64_t> to_cancel_;
   std::vector<uint64_t> to_forget_;
-  std::deque<RecordedRound> rounds_;
   SchedulerStatus totals_;
   std::chrono::steady_clock::time_point last_round_;
   std::optional<std::chrono::steady_clock::time_point> last_token_;
@@ -115,6 +115,7 @@ class Scheduler {
   mutable std::mutex mutex_;  // of what follows
   Arrivals arrivals_;
   std::vector<uint64_t> cancels_;
+  std::deque<RecordedRound> rounds_;
   SchedulerStatus status_;
   std::chrono::steady_clock::time_point status_round_;
   std::optional<std::chrono::steady_clock::time_point> status_token_;

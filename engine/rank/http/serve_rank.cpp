@@ -30,6 +30,7 @@ struct ServeFlags {
   std::string halt_dir;
   std::string round_log;
   int rank = 0;
+  int proxy_pid = 0;  // 0: whoever starts it
   int port = 0;
   int64_t max_body_bytes = int64_t{64} << 20;
   bool strict_model = false;
@@ -41,6 +42,8 @@ void add_options(CLI::App& app, ServeFlags& flags) {
   add_run_options(app, flags.run);
   app.add_option("--rank", flags.rank, "This rank")->check(CLI::Range(0, 1));
   app.add_option("--mailbox", flags.mailbox, "Mailbox file that joins two ranks");
+  app.add_option("--proxy-pid", flags.proxy_pid, "Process that must be this rank's parent")
+      ->check(CLI::PositiveNumber);
   app.add_option("--host", flags.host, "Address to listen on")->capture_default_str();
   app.add_option("--port", flags.port, "Port to listen on; 0 takes a free one")
       ->check(CLI::Range(0, 65535))
@@ -56,11 +59,12 @@ void add_options(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--log-jobs", flags.log_jobs, "Log the job that runs each request again");
 }
 
-// A rank of a proxy ends with it.
-void end_with_parent() {
-  const pid_t parent = ::getppid();
+// A rank of a proxy ends with it. An orphan has another parent, which need not be process 1: and
+// the proxy may be that, in a container.
+void end_with_parent(int proxy_pid) {
+  const pid_t parent = proxy_pid > 0 ? proxy_pid : ::getppid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (parent == 1 || ::getppid() != parent) {
+  if (::getppid() != parent) {
     fail_with(ExitCode::peer_lost, "the process that started this rank has gone");
   }
 }
@@ -119,15 +123,17 @@ sigset_t block_end_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGQUIT);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
 
 int serve(const char* program, const ServeFlags& flags) {
+  refuse_request_flags(flags.run);
   const sigset_t end_signals = block_end_signals();
   const char* key = std::getenv("LOCKSTEP_RANK_KEY");
-  const bool has_proxy = key != nullptr || !flags.mailbox.empty();
-  if (has_proxy) end_with_parent();
+  const bool has_proxy = key != nullptr || !flags.mailbox.empty() || flags.proxy_pid > 0;
+  if (has_proxy) end_with_parent(flags.proxy_pid);
   LoadedRank loaded(flags.run, flags.rank, flags.mailbox, serving_facts(flags));
   RankEngine engine(loaded.source.config, loaded.weights, loaded.engine_options(), *loaded.comm,
                     loaded.pool);
@@ -151,6 +157,9 @@ int serve(const char* program, const ServeFlags& flags) {
   std::thread ender([&] {
     int signal = 0;
     ::sigwait(&end_signals, &signal);
+    if (signal == SIGQUIT) {  // also from a proxy to a rank whose rounds have stopped
+      halt.end_process(Error("ended by SIGQUIT", ExitCode::deadline), scheduler.last_rounds());
+    }
     if (has_proxy) ::_exit(0);  // the proxy has drained it
     server.stop();
   });

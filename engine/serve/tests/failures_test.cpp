@@ -87,6 +87,44 @@ INSTANTIATE_TEST_SUITE_P(
                       Trouble{"hang", "decode", "watchdog: rank 1 is stuck"},
                       Trouble{"differ", "decode", "TP2 LOCKSTEP FAILURE in the answers"}));
 
+// One rank has the request, the other one only half of it: the number is void for both.
+class HalfDelivered : public ProxyTest, public ::testing::WithParamInterface<int> {
+ protected:
+  // Larger than what the sockets between proxy and rank hold.
+  HttpAnswer ask_half(const char* how) {
+    return server().ask(R"({"stream":true,"n":1000000,"ms":1})" + std::string(24 << 20, ' '),
+                        fmt::format("/v1/completions?{}={}", how, GetParam()));
+  }
+  Json status() { return Json::parse(server().get("/lockstep/status")); }
+};
+
+TEST_P(HalfDelivered, ToARankThatRefusesIsVoidOnBoth) {
+  start({"--watchdog=5"});
+  const HttpAnswer refused = ask_half("refuse");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.body.find("did not reach the engine"), std::string::npos) << refused.body;
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(logged(fmt::format("\"event\":\"void\",\"rank\":{},\"sequence\":1", rank)));
+  }
+  EXPECT_TRUE(eventually([&] { return status()["in_flight"].empty(); }));
+  const HttpAnswer next = server().ask(R"({"stream":true,"n":2})");
+  EXPECT_EQ(next.events().size(), 3u);
+  const Json now = status();
+  EXPECT_EQ(now["halts"].size(), 0u) << now["halts"].dump();
+  EXPECT_EQ(now["requests"]["failed"], 1);
+  EXPECT_EQ(now["requests"]["finished"], 1);
+}
+
+TEST_P(HalfDelivered, ToARankThatDiesIsAnswered503) {
+  start({"--watchdog=5"});
+  EXPECT_EQ(ask_half("die").status, 503);
+  EXPECT_EQ(server().ask(R"({"stream":true,"n":2})").events().size(), 3u);
+  EXPECT_TRUE(logged(fmt::format("rank {} was killed by signal 9", GetParam())));
+  EXPECT_EQ(status()["requests"]["failed"], 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HalfDelivered, ::testing::Values(0, 1));
+
 TEST_F(ProxyTest, TheWatchdogNamesPhaseAndRequest) {
   start({"--watchdog=0.5"});
   server().client().request("POST", "/v1/completions",

@@ -4,6 +4,9 @@
 //   {"stream": true, "n": 5, "ms": 1, "prefill_ms": 0, "pad": 0,
 //    "fault": {"rank": 1, "at": "start|prefill|decode", "do": "kill|stop|exit|hang|differ"}}
 //
+// A target that ends in "?refuse=R" or "?die=R": rank R resets the connection, or dies, with half
+// the request.
+//
 // --model=dies: ends at once with exit code 70; --model=hangs: never listens.
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -68,6 +71,12 @@ bool read_request(int fd, Incoming& incoming) {
     const size_t colon = text.find(": ", at);
     incoming.headers[text.substr(at, colon - at)] = text.substr(colon + 2, end - colon - 2);
     at = end + 2;
+  }
+  if (incoming.target.ends_with(fmt::format("?die={}", state.rank))) ::raise(SIGKILL);
+  if (incoming.target.ends_with(fmt::format("?refuse={}", state.rank))) {
+    const linger reset{1, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    return false;
   }
   const size_t size = std::strtoull(incoming.headers["Content-Length"].c_str(), nullptr, 10);
   incoming.body = text.substr(head_end + 4);
@@ -192,9 +201,9 @@ void control(int fd, const Incoming& incoming) {
   const Json json = Json::parse(incoming.body, nullptr, false);
   const uint64_t sequence = json.value("sequence", uint64_t{0});
   const bool cancel = incoming.target == "/lockstep/cancel";
-  if (cancel) {
+  {
     const std::lock_guard lock(state.mutex);
-    state.cancelled.insert(sequence);
+    state.cancelled.insert(sequence);  // a number that is void ends too
   }
   note(cancel ? "cancel" : "void", sequence);
   answer(fd, 200, "{}");
@@ -217,7 +226,6 @@ void serve(int fd) {
       answer(fd, 200, Json({{"target", incoming.target}, {"body_hex", hex}}).dump());
     }
   }
-  ::shutdown(fd, SHUT_WR);
   ::close(fd);
 }
 
@@ -240,6 +248,7 @@ int listen_on_loopback(uint16_t& port) {
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGQUIT, [](int) { ::_exit(76); });
   std::string model;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];

@@ -207,5 +207,31 @@ TEST_F(Guard, FiveHundredConnectionsAndNoMore) {
   expect_alive();
 }
 
+TEST_F(Guard, FlagsOfOneRunAreRefused) {
+  for (const char* flag : {"--max-tokens=5", "--temperature=1", "--seed=3", "--ignore-eos"}) {
+    const ProcessResult refused =
+        run_process({program_, "--model=fake", "--rank-program=" + fake_rank_, flag});
+    EXPECT_EQ(refused.exit_code, 2) << flag;
+    EXPECT_NE(refused.stderr_text.find("each request to a server has its own"), std::string::npos)
+        << refused.stderr_text;
+  }
+}
+
+TEST_F(Guard, WrongFlagsAreNamedInOneLine) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"--queue=-1", "--queue: Value -1 not in range 0 to 100000"},
+      {"--timeout=0", "--timeout: Value 0 not in range 0.001"},
+      {"--max-context=many", "--max-context: 'many': say auto or a number of positions"},
+      {"--max-context=-1", "--max-context: '-1': say auto"},
+      {"--slots=9", "--slots: Value 9 not in range 1 to 8"}};
+  for (const auto& [flag, said] : wrong) {
+    const ProcessResult refused =
+        run_process({program_, "--model=fake", "--rank-program=" + fake_rank_, flag});
+    EXPECT_EQ(refused.exit_code, 2) << flag;
+    EXPECT_NE(refused.stderr_text.find(said), std::string::npos) << refused.stderr_text;
+    EXPECT_LT(refused.stderr_text.find('\n'), 200u) << refused.stderr_text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::serve

@@ -126,6 +126,15 @@ TEST_P(RankHit, ReachesNoClientAndEndsSoon) {
   RecordProperty("seconds_to_next_answer", fmt::format("{:.2f}", seconds));
   fmt::print("signal {} in {}: next answer after {:.2f} s\n", GetParam().signal, phase, seconds);
   EXPECT_LT(seconds, 20.0) << "ten times the stated 2 s";
+  int n_records = 0;
+  const std::string folder = fmt::format("{}/{}-1", server().halt_dir(), server().pid());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("halt-0-")) continue;
+    ++n_records;
+    EXPECT_FALSE(Json::parse(read_text_file(entry.path()))["rounds"].empty());
+  }
+  EXPECT_EQ(n_records, 1) << "the other rank leaves its last rounds";
   const HttpAnswer broken = running->receive();
   if (broken.status == 200) {
     EXPECT_TRUE(Json::parse(broken.events().back()).contains("error")) << broken.events().back();
@@ -142,47 +151,99 @@ TEST_P(RankHit, ReachesNoClientAndEndsSoon) {
 INSTANTIATE_TEST_SUITE_P(All, RankHit,
                          ::testing::Values(Hit{SIGKILL, "queued"}, Hit{SIGKILL, "prefill"},
                                            Hit{SIGKILL, "decode"}, Hit{SIGSTOP, "queued"},
-                                           Hit{SIGSTOP, "prefill"}, Hit{SIGSTOP, "decode"}));
+                                           Hit{SIGSTOP, "prefill"}, Hit{SIGSTOP, "decode"},
+                                           Hit{SIGTERM, "queued"}, Hit{SIGTERM, "prefill"},
+                                           Hit{SIGTERM, "decode"}));
 
 // One bit in one rank: both halt in that round, and what was sent before is right.
 struct BitFlip {
   const char* fault;
+  const char* where;  // of the fault, beside rank and round
+  const char* phase;  // of the request that is hit, or of the one behind it
+  int round;
   const char* tensor;  // or place that a postmortem must name
 };
 
 void PrintTo(const BitFlip& flip, std::ostream* stream) {
-  *stream << flip.fault;
+  *stream << flip.fault << " in " << flip.phase;
 }
 
-class Flip : public Serving, public ::testing::WithParamInterface<BitFlip> {};
+class Flip : public Serving, public ::testing::WithParamInterface<BitFlip> {
+ protected:
+  // Alive in the flip's round.
+  static Json hit_request() {
+    const std::string phase = GetParam().phase;
+    if (phase == "queued") return request(1, 1300);
+    Json body = request(1, 64);
+    if (phase == "prefill" && GetParam().round > 0) {
+      std::string prompt;  // of several chunks; round r computes chunk r
+      for (int k = 0; k < 90; ++k) prompt += fmt::format("{} ", k);
+      body["prompt"] = prompt;
+    }
+    return body;
+  }
+
+  void expect_named() {
+    const Json halt = Json::parse(server().get("/lockstep/status"))["halts"][0];
+    EXPECT_EQ(halt["exit_code"], 70);
+    const std::string reason = halt["reason"];
+    EXPECT_NE(reason.find("TP2 LOCKSTEP FAILURE"), std::string::npos) << reason;
+    EXPECT_NE(reason.find(fmt::format("round {} ", GetParam().round)), std::string::npos) << reason;
+    if (GetParam().round > 512) return;  // a postmortem replays 512 tokens
+    const ProcessResult postmortem =
+        run_process({kBin + "/lockstep-postmortem", halt["folder"].get<std::string>()});
+    EXPECT_EQ(postmortem.exit_code, 0) << postmortem.stdout_text << postmortem.stderr_text;
+    const std::string& said = postmortem.stdout_text;
+    const std::string round = fmt::format("records of round {} differ in", GetParam().round);
+    EXPECT_NE(said.find(round), std::string::npos) << said;
+    EXPECT_NE(said.find(GetParam().tensor), std::string::npos) << said;
+  }
+};
 
 TEST_P(Flip, HaltsInThatRound) {
-  const Json body = request(1, 64);
+  const Json body = hit_request();
   const std::string expected = generated_texts({body})[0];
-  start({"--slots=1", "--mtp=0", fmt::format("--fault={}@rank=1,round=20", GetParam().fault)});
+  start({"--slots=1", "--mtp=0",
+         fmt::format("--fault={}@{}rank=1,round={}", GetParam().fault, GetParam().where,
+                     GetParam().round)});
   const auto running = begin(body);
-  ASSERT_TRUE(running->wait_for("data: "));
+  const std::string phase = GetParam().phase;
+  if (phase != "prefill") {
+    ASSERT_TRUE(running->wait_for("data: "));
+  }
   const auto queued = begin(request(2, 4));
+  if (phase == "queued") {
+    ASSERT_TRUE(
+        eventually([&] { return Json::parse(server().get("/lockstep/status"))["queued"] == 1; }));
+  }
   const HttpAnswer broken = running->receive();
-  ASSERT_EQ(broken.status, 200);
-  EXPECT_TRUE(Json::parse(broken.events().back()).contains("error")) << broken.events().back();
-  const std::string prefix = text_of(broken, true);
-  EXPECT_FALSE(prefix.empty());
-  EXPECT_TRUE(expected.starts_with(prefix)) << prefix << "\n instead of\n" << expected;
+  const auto halted = Clock::now();
+  if (phase == "prefill") {
+    EXPECT_EQ(broken.status, 503) << broken.body;
+  } else {
+    ASSERT_EQ(broken.status, 200);
+    EXPECT_TRUE(Json::parse(broken.events().back()).contains("error")) << broken.events().back();
+    const std::string prefix = text_of(broken, true);
+    EXPECT_FALSE(prefix.empty());
+    EXPECT_TRUE(expected.starts_with(prefix)) << prefix << "\n instead of\n" << expected;
+  }
   EXPECT_EQ(text_of(queued->receive(), true), generated_texts({request(2, 4)})[0]);
-  const Json halt = Json::parse(server().get("/lockstep/status"))["halts"][0];
-  EXPECT_EQ(halt["exit_code"], 70);
-  const std::string reason = halt["reason"];
-  EXPECT_NE(reason.find("TP2 LOCKSTEP FAILURE"), std::string::npos) << reason;
-  EXPECT_NE(reason.find("round 20 "), std::string::npos) << reason;
-  const ProcessResult postmortem =
-      run_process({kBin + "/lockstep-postmortem", halt["folder"].get<std::string>()});
-  EXPECT_EQ(postmortem.exit_code, 0) << postmortem.stdout_text << postmortem.stderr_text;
-  EXPECT_NE(postmortem.stdout_text.find("records of round 20 differ in"), std::string::npos)
-      << postmortem.stdout_text;
-  EXPECT_NE(postmortem.stdout_text.find(GetParam().tensor), std::string::npos)
-      << postmortem.stdout_text;
+  fmt::print("{} in {}: next answer after {:.2f} s\n", GetParam().fault, phase,
+             std::chrono::duration<double>(Clock::now() - halted).count());
+  expect_named();
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Flip,
+    ::testing::Values(
+        BitFlip{"replicated.bit-flipped", "", "decode", 20, "decode/final_norm"},
+        BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "decode", 20, "decode/layers.5.out"},
+        BitFlip{"sampling.token-bit-flipped", "", "decode", 20, "behind the final norm"},
+        BitFlip{"replicated.bit-flipped", "", "prefill", 2, "final_norm"},
+        BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "prefill", 2, "layers.5.out"},
+        BitFlip{"sampling.token-bit-flipped", "", "prefill", 0, "behind the final norm"},
+        BitFlip{"replicated.bit-flipped", "", "queued", 1200, ""},
+        BitFlip{"sampling.token-bit-flipped", "", "queued", 1200, ""}));
 
 // What does not come back cannot be named; then the hardware is suspect.
 TEST_F(Serving, APostmortemSaysWhenNothingDiffers) {
@@ -198,11 +259,6 @@ TEST_F(Serving, APostmortemSaysWhenNothingDiffers) {
   EXPECT_NE(postmortem.stdout_text.find("not reproduced"), std::string::npos);
   EXPECT_NE(postmortem.stdout_text.find("C15"), std::string::npos);
 }
-
-INSTANTIATE_TEST_SUITE_P(All, Flip,
-                         ::testing::Values(BitFlip{"replicated.bit-flipped", "decode/final_norm"},
-                                           BitFlip{"sampling.token-bit-flipped",
-                                                   "behind the final norm"}));
 
 TEST_F(Serving, AKilledProxyLeavesNoRankAndNoWholeAnswer) {
   start({"--slots=1"});
@@ -224,6 +280,54 @@ TEST_F(Serving, AKilledProxyLeavesNoRankAndNoWholeAnswer) {
   EXPECT_TRUE(text_of(ask(again, false), false).starts_with(prefix.substr(0, 100)));
 }
 
+// As the first process of a container, where the parent of the ranks has the id of init.
+TEST_F(Serving, RunsAsProcessOne) {
+  const std::vector<std::string> unshare = {"unshare", "--pid", "--fork", "--mount-proc",
+                                            "--kill-child"};
+  std::vector<std::string> probe = unshare;
+  probe.push_back("true");
+  if (run_process(probe).exit_code != 0) GTEST_SKIP() << "no new process namespace here";
+  const TempDir folder;
+  const std::string program = folder.path() / "entrypoint";
+  std::string script = "#!/bin/sh\nexec";
+  for (const std::string& word : unshare) script += " " + word;
+  write_file_atomically(program, script + " " + kBin + "/lockstep-serve \"$@\"\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  server_ = std::make_unique<ServerUnderTest>(program, kEngine);
+  EXPECT_EQ(ask(request(2, 8), true).events().back(), "[DONE]");
+  EXPECT_LT(server().rank_pid(1), 100) << "numbered in a namespace of its own";
+}
+
+TEST_F(Serving, TheContextIsTheModelsOrTheFlags) {
+  const auto context = [&] {
+    const Json rank = Json::parse(server().get("/lockstep/status"))["ranks"][0];
+    return rank.is_object() ? rank.value("max_context", 0) : 0;
+  };
+  start({"--max-context=auto"});
+  EXPECT_TRUE(eventually([&] { return context() == 32768; }));
+  start({"--max-context=256"});
+  EXPECT_TRUE(eventually([&] { return context() == 256; }));
+  const HttpAnswer refused = ask(request(1, 300), false);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("context_length_exceeded"), std::string::npos) << refused.body;
+}
+
+// What a machine without a card, or a build without the backend, says.
+TEST_F(Serving, CardsAreRefusedClearly) {
+  const auto said = [&](const std::vector<std::string>& flags, int exit_code) {
+    std::vector<std::string> argv = {kBin + "/lockstep-serve", "--port=0"};
+    argv.insert(argv.end(), kEngine.begin(), kEngine.end());
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    const ProcessResult run = run_process(argv);
+    EXPECT_EQ(run.exit_code, exit_code) << run.stderr_text;
+    return run.stderr_text;
+  };
+  for (const char* flag : {"--devices=0,1", "--share-device"}) {
+    const std::string text = said({flag}, 2);
+    EXPECT_NE(text.find("--backend cpu uses none; leave them out"), std::string::npos) << text;
+  }
+}
+
 TEST_F(Serving, WhatWasRecordedRunsAgain) {
   const TempDir folder;
   const std::string log = folder.path() / "log.jsonl";
@@ -235,10 +339,24 @@ TEST_F(Serving, WhatWasRecordedRunsAgain) {
   }
   ASSERT_TRUE(eventually([&] { return server().log_lines("\"digest\"").size() == 14; }));
   EXPECT_TRUE(server().log_lines("\"job\"").empty()) << "prompts are not logged";
-  const ProcessResult replay =
-      run_process({kBin + "/lockstep-replay", log, "--model", kModel, "--tp", "1", "--mtp", "0"});
-  EXPECT_EQ(replay.exit_code, 0) << replay.stdout_text << replay.stderr_text;
-  EXPECT_NE(replay.stdout_text.find("PASS"), std::string::npos);
+  server_.reset();
+  const std::vector<std::vector<std::string>> others = {
+      {"--tp=1", "--mtp=0", "--slots=1"}, {"--tp=2", "--mtp=5", "--slots=4"}, {"--tp=1"}};
+  for (const std::vector<std::string>& flags : others) {
+    std::vector<std::string> argv = {kBin + "/lockstep-replay", log, "--model", kModel};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    const ProcessResult replay = run_process(argv);
+    EXPECT_EQ(replay.exit_code, 0) << flags[0] << replay.stdout_text << replay.stderr_text;
+    EXPECT_NE(replay.stdout_text.find("PASS"), std::string::npos);
+  }
+  // Of a log with another seed the texts are other ones.
+  std::string text = read_text_file(log);
+  const size_t seed = text.find("\"seed\":101");
+  ASSERT_NE(seed, std::string::npos) << text;
+  text.replace(seed, 10, "\"seed\":999");
+  write_file_atomically(log, text);
+  const ProcessResult other = run_process({kBin + "/lockstep-replay", log, "--model", kModel});
+  EXPECT_EQ(other.exit_code, 1) << other.stdout_text;
 }
 
 TEST_F(Serving, SmokePasses) {

@@ -215,5 +215,13 @@ TEST(ServeRank, ADifferenceHaltsBothAndLeavesTheLastRounds) {
   }
 }
 
+TEST(ServeRank, AnOrphanDoesNotServe) {
+  ServedRanks orphan(1, {fmt::format("--proxy-pid={}", ::getppid())});
+  EXPECT_EQ(orphan.wait(0), 75);
+  EXPECT_NE(orphan.log(0).find("has gone"), std::string::npos) << orphan.log(0);
+  ServedRanks child(1, {fmt::format("--proxy-pid={}", ::getpid())});
+  EXPECT_EQ(child.get("/health").status, 200);
+}
+
 }  // namespace
 }  // namespace lockstep
