@@ -40,18 +40,29 @@ async function get(path) {
 
 // Chat
 
-function atEnd() {
+// How far an item reaches below what is seen of the chat. The list scrolls, or on a phone the page.
+function hiddenBelow(item) {
+  return item.getBoundingClientRect().bottom - $('ask').getBoundingClientRect().top;
+}
+
+// Lets `change` make an item longer; its end stays in view if it was.
+function grow(item, change) {
+  const follow = hiddenBelow(item) < 60;
+  change();
+  const below = hiddenBelow(item) + 12;
+  if (!follow || below <= 0) return;
   const list = $('messages');
-  return list.scrollHeight - list.scrollTop - list.clientHeight < 60;
+  const scroller = list.scrollHeight > list.clientHeight ? list : document.scrollingElement;
+  scroller.scrollTop += below;
 }
 
 function show(role, text) {
   $('hint').hidden = true;
   const item = document.createElement('li');
   item.className = role;
-  item.textContent = text;
   $('messages').append(item);
   item.scrollIntoView({block: 'nearest'});
+  grow(item, () => { item.textContent = text; });
   return item;
 }
 
@@ -72,18 +83,16 @@ function answerView() {
         box.append(summary, thinking);
         item.prepend(box);
       }
-      thinking.data += piece;
+      grow(item, () => { thinking.data += piece; });
     },
     say(piece) {
-      const follow = atEnd();
-      text.data += piece;
-      if (follow) $('messages').scrollTop = $('messages').scrollHeight;
+      grow(item, () => { text.data += piece; });
     },
     note(words) {
       const note = document.createElement('span');
       note.className = 'note';
       note.textContent = words;
-      item.append(note);
+      grow(item, () => item.append(note));
     },
     fail(words) {
       item.classList.add('error');
