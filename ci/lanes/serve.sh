@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The server at length: the proxy under AddressSanitizer and ThreadSanitizer, then SERVE_REQUESTS
-# (default 2000) requests at 1 to 4 clients that leave at random, and 200 mixed ones against
-# 'generate'.
+# The server at length: the proxy and the HTTP server of a rank under AddressSanitizer and
+# ThreadSanitizer, then SERVE_REQUESTS (default 2000) requests at 1 to 4 clients that leave at
+# random, and 200 mixed ones against 'generate'.
 set -euo pipefail
 case "${1:-}" in
   "") ;;
@@ -16,10 +16,10 @@ case "${1:-}" in
 esac
 cd "$(dirname "$0")/../.."
 for preset in cpu-sanitize cpu-threads; do
-  ci/setup/build.sh $preset --target proxy_test
+  ci/setup/build.sh $preset --target proxy_test rank_http_test serve_parts_test
   folder=build-sanitize
   [ $preset = cpu-sanitize ] || folder=build-threads
-  $folder/tests/proxy_test
+  for test in proxy_test rank_http_test serve_parts_test; do $folder/tests/$test; done
 done
 ci/setup/build.sh cpu --target serving_test
 LOCKSTEP_SERVING_REQUESTS=200 build/tests/serving_test --gtest_filter='Serving.TextEquals*'
