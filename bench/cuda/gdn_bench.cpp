@@ -159,6 +159,24 @@ void time_decode(OpsRun& run, const Heads& heads, int n_slots, int n_tokens) {
       static_cast<double>(int64_t{n_slots} * n_tokens * heads.n_v_heads * (4 + 8 + 16 + 8));
   add_row(run, "gdn_gates decode", round.what, n_tokens, gates_bytes, run.update_bytes_per_s, 8,
           [&](int) { gdn_gates_decode_cuda(gates, run.stream); });
+
+  GatedRmsNormCudaArgs norm;
+  norm.x_stride = norm.z_stride = norm.out_stride = heads.v_width();
+  norm.x = as<uint16_t>(out);
+  norm.out = as<uint16_t>(out);
+  norm.z = as<uint16_t>(rows);
+  norm.weight = as<float>(weight);
+  norm.n_tokens = int64_t{n_slots} * n_tokens;
+  norm.n_heads = heads.n_v_heads;
+  norm.eps = 1e-6f;
+  add_row(run, "GDN round, all four", round.what, n_tokens, 2.0 * static_cast<double>(states_bytes),
+          run.update_bytes_per_s, n_copies, [&](int i) {
+            delta.state = as<float>(states) + i % n_copies * states_bytes / 4;
+            causal_conv_decode_cuda(conv, run.stream);
+            gdn_gates_decode_cuda(gates, run.stream);
+            gated_delta_decode_cuda(delta, spans, n_slots, heads.state_bytes() / 4, run.stream);
+            gated_rmsnorm_cuda(norm, run.stream);
+          });
 }
 
 void time_norm(OpsRun& run, const Heads& heads, int64_t n_tokens) {

@@ -23,6 +23,7 @@ races() {
       "$program" --gtest_brief=1 --gtest_filter="$RACE_FILTER" >/dev/null 2>&1
 }
 RACE_FILTER="*ManyTiles*sm80_f16:*LinearPrefill*RunsGive*sm80_f16:*AMaximumThatGrows*"
+RACE_FILTER+=":GatedDeltaCuda.RunsGive*:GdnGatesCuda.RoundsReplay*:*EveryNumberOfValueHeads*"
 survivors=0
 while read -r name number; do
   if ! run "$number" >/dev/null; then
