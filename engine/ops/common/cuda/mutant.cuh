@@ -55,7 +55,7 @@ enum class Mutant : int {
   conv_tile_border = 57,           // a tile of tokens starts with the wrong past
   conv_committed_row = 58,         // a round leaves the window one column too old
   gates_dt_bias = 59,              // dt_bias is forgotten
-  gates_missing_barrier = 60,      // the record is written while others still read it
+  gates_record_row = 60,           // the record starts one column too late
   gated_norm_tree = 61,            // the last step of the sum over a head is left out
   gated_norm_sigmoid = 62,         // the gate is the sigmoid of z
   delta_epsilon = 63,              // epsilon belongs to the mean

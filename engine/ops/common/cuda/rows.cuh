@@ -79,7 +79,10 @@ __device__ __forceinline__ float block_sum(float value, float (&of_warp)[32]) {
 // exp_vec of lanes-inl.h: the same operations, the same bits.
 __device__ __forceinline__ float exp_f32(float x) {
   const float clamped = fmaxf(fminf(x, 89.0f), -104.5f);
-  const float n = rintf(clamped * 1.44269504f);
+  // 1.5 * 2^23: adding it rounds to an integer, ties to even, and leaves that in the low bits. The
+  // conversions that this saves run at a quarter of the rate.
+  const float shifted = clamped * 1.44269504f + 12582912.0f;
+  const float n = shifted - 12582912.0f;
   float r = fmaf(n, -0.693359375f, clamped);
   r = fmaf(n, 2.12194440e-4f, r);
   float p = 1.0f / 5040.0f;
@@ -90,7 +93,7 @@ __device__ __forceinline__ float exp_f32(float x) {
   p = fmaf(p, r, 0.5f);
   p = fmaf(p, r, 1.0f);
   p = fmaf(p, r, 1.0f);
-  const int exponent = static_cast<int>(n);
+  const int exponent = __float_as_int(shifted) - 0x4b400000;
   const int half = exponent >> 1;
   const float scale1 = __uint_as_float(static_cast<uint32_t>(half + 127) << 23);
   const float scale2 = __uint_as_float(static_cast<uint32_t>(exponent - half + 127) << 23);

@@ -10,6 +10,8 @@
 namespace lockstep::cuda {
 
 inline constexpr int kParts = 3;
+// What only an output needs is good to 2^-16 before it is rounded to bfloat16: hi and mid.
+inline constexpr int kWeightParts = 2;
 
 // Rounded to bfloat16, `low` in the lower half.
 __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
@@ -25,6 +27,22 @@ __device__ __forceinline__ void split_pair(float low, float high, uint32_t (&par
     parts[i] = pack_pair(low, high);
     low -= __uint_as_float(parts[i] << 16);
     high -= __uint_as_float(parts[i] & 0xffff0000u);
+  }
+}
+
+// Parts of eight neighbouring values of a 64 x 64 matrix; each part is such a matrix.
+template <int kCount>
+__device__ __forceinline__ void store_parts(float (&x)[8], uint16_t* to) {
+#pragma unroll
+  for (int part = 0; part < kCount; ++part) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      words[i] = pack_pair(x[2 * i], x[2 * i + 1]);
+      x[2 * i] -= __uint_as_float(words[i] << 16);
+      x[2 * i + 1] -= __uint_as_float(words[i] & 0xffff0000u);
+    }
+    *reinterpret_cast<uint4*>(to + part * 64 * 64) = uint4{words[0], words[1], words[2], words[3]};
   }
 }
 

@@ -9,8 +9,9 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = kPrepareThreads;
-constexpr int kRowStride = kDim + 4;  // four rows apart are four banks apart
+constexpr int kThreads = 256;
+constexpr int kHeadsAtOnce = kThreads / kChunk;  // value heads that are solved side by side
+constexpr int kRowStride = kDim + 4;             // four rows apart are four banks apart
 
 struct SharedChunk {
   union {
@@ -20,7 +21,7 @@ struct SharedChunk {
     } rows;
     SolveMatrix solve[kHeadsAtOnce];
   };
-  SharedGates gates;
+  SharedGates<kHeadsAtOnce> gates;
 };
 
 // Rows beyond the chunk are zero.
@@ -104,7 +105,7 @@ __device__ __forceinline__ void share_gates(const GdnChunkParams& p, const Chunk
 __global__ void __launch_bounds__(kThreads) gdn_chunk_prepare(const GdnChunkParams p) {
   extern __shared__ __align__(16) unsigned char memory[];
   SharedChunk& shared = *reinterpret_cast<SharedChunk*>(memory);
-  const Chunk chunk(p);
+  const Chunk chunk(p, blockIdx.y);
   load_rows(p, chunk, shared);
   __syncthreads();
   const int row = threadIdx.x / 16;

@@ -8,15 +8,14 @@
 namespace lockstep::cuda {
 
 inline constexpr int kChunk = 64;
-inline constexpr int kPrepareThreads = 256;
 inline constexpr int kSolveStride = kChunk + 4;
-inline constexpr int kHeadsAtOnce = kPrepareThreads / kChunk;  // value heads solved side by side
 
-using SolveMatrix = float[kChunk][kSolveStride];  // -A transposed: [j][i]
+using SolveMatrix = float[kChunk][kSolveStride];
 
+template <int kHeads>
 struct SharedGates {
-  double sum[kHeadsAtOnce][kChunk];  // G
-  float beta[kHeadsAtOnce][kChunk];
+  double sum[kHeads][kChunk];  // G
+  float beta[kHeads][kChunk];
 };
 
 struct Chunk {
@@ -25,9 +24,9 @@ struct Chunk {
   int64_t first;
   int n;
 
-  __device__ __forceinline__ explicit Chunk(const GdnChunkParams& p)
+  __device__ __forceinline__ Chunk(const GdnChunkParams& p, int head)
       : index(blockIdx.x),
-        key_head(blockIdx.y),
+        key_head(head),
         first(p.begin(blockIdx.x)),
         n(static_cast<int>(min(p.n_tokens, p.begin(blockIdx.x + 1)) - p.begin(blockIdx.x))) {}
 };
@@ -40,8 +39,9 @@ struct RowDecays {
 
 // One warp a value head: sums of the decays in float64, so that differences of large ones keep
 // their digits. Rows beyond the chunk repeat the last sum.
+template <int kHeads>
 __device__ __forceinline__ RowDecays load_gates(const GdnChunkParams& p, const Chunk& chunk,
-                                                int head, int place, SharedGates& shared) {
+                                                int head, int place, SharedGates<kHeads>& shared) {
   const int lane = threadIdx.x % 32;
   double value[2];
 #pragma unroll
@@ -72,9 +72,10 @@ __device__ __forceinline__ RowDecays load_gates(const GdnChunkParams& p, const C
 }
 
 // Weight of row c for row r: (qn_r . kn_c) D_rc for c <= r. Puts -A_rc = -beta_r (kn_r . kn_c) D_rc
-// in place for the inverse, which reads it for c < r.
-__device__ __forceinline__ float weigh_pair(const SharedGates& gates, int place, int r, int c,
-                                            float qk, float kk, SolveMatrix& solve) {
+// transposed in place for the inverse, which reads it for c < r.
+template <int kHeads>
+__device__ __forceinline__ float weigh_pair(const SharedGates<kHeads>& gates, int place, int r,
+                                            int c, float qk, float kk, SolveMatrix& solve) {
   const bool inside = mutant(Mutant::chunk_mask) ? c < r : c <= r;
   const float decay =
       inside ? exp_f32(static_cast<float>(gates.sum[place][r] - gates.sum[place][c])) : 0.0f;

@@ -29,7 +29,7 @@ struct Stage {
   uint16_t k[kChunk * kDim];
   uint16_t q[kChunk * kDim];
   uint16_t inverse[kParts * kChunk * kChunk];
-  uint16_t weights[kParts * kChunk * kChunk];
+  uint16_t weights[kWeightParts * kChunk * kChunk];
   uint16_t v[kChunk * kValueWidth];  // columns of the block alone
   float k_scale[kChunk];             // exp(G_i) scale of k_i
   float q_scale[kChunk];
@@ -68,6 +68,26 @@ __device__ __forceinline__ void fetch_rows(uint16_t* to, const uint16_t* from, i
   }
 }
 
+// The parts of a lower-triangular matrix, without the blocks of 16 x 16 above the diagonal.
+template <int kThreads, int kCount>
+__device__ __forceinline__ void fetch_lower(uint16_t* to, const uint16_t* from) {
+#pragma unroll
+  for (int i = threadIdx.x; i < 2 * kChunk; i += kThreads) {
+    const int r = i / 2;
+#pragma unroll
+    for (int block = 0; block < kChunk / 16; ++block) {
+      if (block > r / 16) break;
+      const int column = block * 16 + i % 2 * 8;
+      uint16_t* place = rows_of<kChunk>(to).at(r, column);
+#pragma unroll
+      for (int part = 0; part < kCount; ++part) {
+        const int at = part * kChunk * kChunk;
+        copy_async_16(place + at, from + at + r * kChunk + column);
+      }
+    }
+  }
+}
+
 template <int kWarps>
 __device__ __forceinline__ void fetch_chunk(const GdnChunkParams& p, const Place& place, int chunk,
                                             Stage<kWarps>& stage) {
@@ -83,17 +103,11 @@ __device__ __forceinline__ void fetch_chunk(const GdnChunkParams& p, const Place
                                       p.rows.v + first * stride + place.head * kDim + place.column,
                                       stride, Stage<kWarps>::kColumns, n);
     const int64_t of_head = p.of_head(chunk, place.head);
-    const int64_t of_parts = of_head * kParts * kChunk * kChunk;
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const int64_t at = part * kChunk * kChunk;
-      fetch_rows<kChunk, kThreads>(stage.inverse + at,
-                                   static_cast<const uint16_t*>(p.inverse) + of_parts + at, kChunk,
-                                   kChunk, kChunk);
-      fetch_rows<kChunk, kThreads>(stage.weights + at,
-                                   static_cast<const uint16_t*>(p.weights) + of_parts + at, kChunk,
-                                   kChunk, kChunk);
-    }
+    const int64_t of_matrix = of_head * kChunk * kChunk;
+    fetch_lower<kThreads, kParts>(stage.inverse,
+                                  static_cast<const uint16_t*>(p.inverse) + of_matrix * kParts);
+    fetch_lower<kThreads, kWeightParts>(
+        stage.weights, static_cast<const uint16_t*>(p.weights) + of_matrix * kWeightParts);
     for (int i = threadIdx.x; i < 5 * kChunk / 4; i += kThreads) {
       copy_async_16(stage.k_scale + i * 4, p.decays + of_head * 5 * kChunk + i * 4);
     }
@@ -145,6 +159,7 @@ __device__ __forceinline__ void read_state(const Stage<kWarps>& stage, const Sta
       for (int n = 0; n < kRowTiles / 2; ++n) {
         multiply(of_k[2 * n], a.part[part], k[n][0], k[n][1]);
         multiply(of_k[2 * n + 1], a.part[part], k[n][2], k[n][3]);
+        if (part >= kWeightParts) continue;
         multiply(of_q[2 * n], a.part[part], q[n][0], q[n][1]);
         multiply(of_q[2 * n + 1], a.part[part], q[n][2], q[n][3]);
       }
@@ -182,8 +197,10 @@ __device__ __forceinline__ void right_side(const Stage<kWarps>& stage, int colum
   }
 }
 
-// sum^T += rows^T L^T for a lower-triangular L in parts: all products of parts that reach 2^-24,
-// small ones first.
+// sum^T += rows^T L^T for a lower-triangular L in parts: all products of parts that reach
+// 2^-24, or 2^-16 with two parts.
+// Blocks of 16 x 16 above the diagonal are not read.
+template <int kCount>
 __device__ __forceinline__ void add_lower(const uint16_t* lower, const RowSums& rows,
                                           RowSums& sum) {
   const int lane = threadIdx.x % 32;
@@ -194,19 +211,18 @@ __device__ __forceinline__ void add_lower(const uint16_t* lower, const RowSums& 
     a.split(rows[2 * step], rows[2 * step + 1]);
     const int column = step * 16 + lane / 8 % 2 * 8;
 #pragma unroll
-    for (int n = step; n < kRowTiles / 2; ++n) {
-      uint32_t b[kParts][4];
+    for (int plane = kCount - 1; plane >= 0; --plane) {
+      uint32_t b[kRowTiles / 2][4];
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        rows_of<kChunk>(lower + part * kChunk * kChunk).load(row + n * 16, column, b[part]);
+      for (int n = step; n < kRowTiles / 2; ++n) {
+        rows_of<kChunk>(lower + plane * kChunk * kChunk).load(row + n * 16, column, b[n]);
       }
 #pragma unroll
-      for (int order = kParts - 1; order >= 0; --order) {
+      for (int part = kCount - 1 - plane; part >= 0; --part) {
 #pragma unroll
-        for (int part = 0; part <= order; ++part) {
-          const uint32_t(&of)[4] = b[order - part];
-          multiply(sum[2 * n], a.part[part], of[0], of[1]);
-          multiply(sum[2 * n + 1], a.part[part], of[2], of[3]);
+        for (int n = step; n < kRowTiles / 2; ++n) {
+          multiply(sum[2 * n], a.part[part], b[n][0], b[n][1]);
+          multiply(sum[2 * n + 1], a.part[part], b[n][2], b[n][3]);
         }
       }
     }
@@ -298,8 +314,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1) gdn_chunk_scan_sm80(const GdnC
     read_state<kWarps>(stage, state, of_k, out);
     right_side<kWarps>(stage, warp_column, of_k, out);
     RowSums values = {};
-    add_lower(stage.inverse, of_k, values);
-    add_lower(stage.weights, values, out);
+    add_lower<kParts>(stage.inverse, of_k, values);
+    add_lower<kWeightParts>(stage.weights, values, out);
     const int64_t first = p.begin(chunk);
     store_outputs(p, first, static_cast<int>(min(p.n_tokens, p.begin(chunk + 1)) - first),
                   place.head * kDim + place.column + warp_column, out);

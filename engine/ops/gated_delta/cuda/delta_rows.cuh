@@ -10,15 +10,18 @@ inline constexpr int kDim = 128;  // of q, k and v heads
 inline constexpr float kKeyEpsilon = 1e-6f;
 inline constexpr float kQueryDivisor = 0x1.6a09e6p+3f;  // sqrt(128)
 
-// What a row is multiplied by: 1 / (sqrt(sum x^2 + 1e-6) divisor). A warp has the row, four values
-// a lane.
+// What a row is multiplied by: 1 / (sqrt(sum x^2 + 1e-6) divisor).
+__device__ __forceinline__ float scale_of_square_sum(float sum, float divisor) {
+  const float epsilon = mutant(Mutant::delta_epsilon) ? kKeyEpsilon * kDim : kKeyEpsilon;
+  return __fdiv_rn(1.0f, __fsqrt_rn(sum + epsilon) * divisor);
+}
+
+// A warp has the row, four values a lane.
 __device__ __forceinline__ float row_scale(const float (&x)[4], float divisor) {
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum = fmaf(x[i], x[i], sum);
-  sum = warp_sum(sum);
-  const float epsilon = mutant(Mutant::delta_epsilon) ? kKeyEpsilon * kDim : kKeyEpsilon;
-  return __fdiv_rn(1.0f, __fsqrt_rn(sum + epsilon) * divisor);
+  return scale_of_square_sum(warp_sum(sum), divisor);
 }
 
 __device__ __forceinline__ void unpack_four(const uint2& packed, float (&x)[4]) {

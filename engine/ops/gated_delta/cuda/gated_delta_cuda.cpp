@@ -14,10 +14,12 @@ constexpr std::array kRoutes = {GatedDeltaRoute{KernelFamily::sm70, cuda::kGdnSc
                                 GatedDeltaRoute{KernelFamily::sm80, cuda::kGdnScanSm80Bytes}};
 constexpr int64_t kDecayFloats = 5 * kGdnChunk;  // of a chunk and value head, most of all routes
 
-// Of X or of the weights of one chunk and value head.
-int64_t matrix_bytes(const GatedDeltaCudaPlan& plan) {
+// Of one chunk and value head: X, in float32 or in three bfloat16 parts, and the weights, in
+// float32 or in two.
+int64_t inverse_bytes(const GatedDeltaCudaPlan& plan) {
   return kGdnChunk * kGdnChunk * (plan.route->family == KernelFamily::sm70 ? 4 : 6);
 }
+constexpr int64_t kWeightBytes = kGdnChunk * kGdnChunk * 4;
 
 // Whatever the first position, n tokens lie in at most this many chunks.
 int64_t most_chunks(int64_t n_tokens) {
@@ -55,9 +57,9 @@ GatedDeltaCudaPlan plan_gated_delta_cuda(int n_k_heads, int n_v_heads, int dk, i
   plan.n_k_heads = n_k_heads;
   plan.n_v_heads = n_v_heads;
   plan.max_tokens = max_tokens;
-  plan.workspace_bytes =
-      most_chunks(max_tokens) *
-      (n_v_heads * (2 * matrix_bytes(plan) + kDecayFloats * 4) + n_k_heads * 2 * kGdnChunk * 4);
+  plan.workspace_bytes = most_chunks(max_tokens) *
+                         (n_v_heads * (inverse_bytes(plan) + kWeightBytes + kDecayFloats * 4) +
+                          n_k_heads * 2 * kGdnChunk * 4);
   plan.n_multiprocessors = facts.n_multiprocessors;
   return plan;
 }
@@ -79,10 +81,10 @@ void gated_delta_prefill_cuda(const GatedDeltaCudaArgs& args, int64_t first_posi
   p.first_length = std::min(n_tokens, kGdnChunk - first_position % kGdnChunk);
   p.n_chunks = static_cast<int>(1 + (n_tokens - p.first_length + kGdnChunk - 1) / kGdnChunk);
   const int64_t n_heads = int64_t{p.n_chunks} * args.plan.n_v_heads;
-  std::byte* weights = workspace + n_heads * matrix_bytes(args.plan);
+  std::byte* weights = workspace + n_heads * inverse_bytes(args.plan);
   p.inverse = workspace;
   p.weights = weights;
-  p.decays = reinterpret_cast<float*>(weights + n_heads * matrix_bytes(args.plan));
+  p.decays = reinterpret_cast<float*>(weights + n_heads * kWeightBytes);
   p.scales = p.decays + n_heads * kDecayFloats;
   const auto native = static_cast<cudaStream_t>(stream.native());
   if (args.plan.route->family == KernelFamily::sm70) {

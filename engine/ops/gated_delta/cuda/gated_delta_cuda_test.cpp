@@ -156,7 +156,7 @@ TEST(GatedDeltaCudaPlan, RouteAndWorkspace) {
   EXPECT_EQ(plan(2, KernelFamily::sm70, 96).workspace_bytes, 2 * chunk);
   EXPECT_EQ(plan(65, KernelFamily::sm70, 96).workspace_bytes, 2 * chunk);
   EXPECT_EQ(plan(66, KernelFamily::sm70, 96).workspace_bytes, 3 * chunk);
-  EXPECT_EQ(plan(1, KernelFamily::sm80, 227).workspace_bytes, 6 * 2 * 64 * 64 * 6 + scales);
+  EXPECT_EQ(plan(1, KernelFamily::sm80, 227).workspace_bytes, 6 * 64 * 64 * 10 + scales);
 }
 
 TEST_F(GatedDeltaCuda, StaysWithinTheBoundForEveryNumberOfColumns) {

@@ -18,7 +18,7 @@ namespace lockstep::cuda {
 // Shared memory of a block of chunk_scan: rows of q and k, state, right side; sm80: two stages.
 inline constexpr int kGdnScanBytes = 2 * 64 * 132 * 4 + 128 * 36 * 4 + 64 * 36 * 4;
 inline constexpr int kGdnScanSm80Bytes =
-    2 * ((2 * 64 * 128 + 6 * 64 * 64 + 64 * 64) * 2 + 5 * 64 * 4);
+    2 * ((2 * 64 * 128 + 5 * 64 * 64 + 64 * 64) * 2 + 5 * 64 * 4);
 
 struct GatedDeltaParams {
   const uint16_t* q;
@@ -43,11 +43,11 @@ struct GdnDecodeParams {
 // Workspace of a prefill, for each chunk and value head unless said otherwise:
 //            generic                              sm80
 //   inverse  float32 [64][64]  X                  its three bfloat16 parts [3][64][64]
-//   weights  float32 [64][64]  (qn_i . kn_j) D_ij  the same; zero above the diagonal
+//   weights  float32 [64][64]  (qn_i . kn_j) D_ij  its two upper parts [2][64][64]
 //   decays   exp(G_i), exp(G_last - G_i) [2][64]  exp(G_i) times the scales of k and of q,
 //                                                 exp(G_last - G_i) times the scale of k, beta,
 //                                                 exp(G_last) [5][64]
-//   scales   [chunk][k head][2][64]: what rows of q and of k are multiplied by
+//   scales   [chunk][k head][2][64], generic alone: what rows of q and of k are multiplied by
 struct GdnChunkParams {
   GatedDeltaParams rows;
   void* inverse;

@@ -64,12 +64,12 @@ __global__ void __launch_bounds__(kHeadsOfBlock* kGdnRoundRows)
   if (inside && row >= span.n_replayed) {
     gates = gates_of(p, weights, span.first_column + row - span.n_replayed, head);
   }
-  if (!mutant(Mutant::gates_missing_barrier)) __syncthreads();
+  __syncthreads();
   if (!inside) return;
   const int64_t at = (int64_t{blockIdx.y} * kGdnRoundRows + row) * p.n_heads + head;
   p.log_decay[at] = gates.log_decay;
   p.beta[at] = gates.beta;
-  const int kept = row - span.n_committed;
+  const int kept = row - span.n_committed - (mutant(Mutant::gates_record_row) ? 1 : 0);
   if (kept < 0) return;
   record[int64_t{kept} * p.n_heads] = gates.log_decay;
   record[int64_t{kBeta + kept} * p.n_heads] = gates.beta;
