@@ -51,6 +51,16 @@ endif()
 set(LOCKSTEP_CUDA_TARGETS_generic ${LOCKSTEP_CUDA_TARGETS_sm70}
   -gencode=arch=compute_90,code=sm_90)
 
+# A tree for one machine need not hold the code of other cards; the sm70 family runs on newer ones
+# through its PTX.
+set(LOCKSTEP_CUDA_CARD "" CACHE STRING "Kernels for cards of sm_80 or newer alone (90); empty: all")
+if(LOCKSTEP_CUDA_CARD)
+  set(LOCKSTEP_CUDA_TARGETS_sm80
+    -gencode=arch=compute_${LOCKSTEP_CUDA_CARD},code=sm_${LOCKSTEP_CUDA_CARD})
+  set(LOCKSTEP_CUDA_TARGETS_generic ${LOCKSTEP_CUDA_TARGETS_sm80})
+  list(GET LOCKSTEP_CUDA_TARGETS_sm70 -1 LOCKSTEP_CUDA_TARGETS_sm70)
+endif()
+
 # lockstep_cuda_sources(TARGET family SOURCES ...): compiles CUDA sources of this folder for a
 # family and adds the objects to TARGET.
 function(lockstep_cuda_sources target family)
