@@ -51,11 +51,6 @@ void announce_ungated_ops() {
 const RunFlags& prepared(const RunFlags& flags) {
   if (flags.backend == "cuda") announce_ungated_ops();
   if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
-  if (!flags.devices.empty() || flags.share_device) {
-    fail_with(ExitCode::usage,
-              "--devices and --share-device choose cards: --backend {} uses none; leave them out",
-              flags.backend);
-  }
 #if defined(LOCKSTEP_FAULTS)
   select_fault(flags.fault);
 #else
@@ -65,6 +60,10 @@ const RunFlags& prepared(const RunFlags& flags) {
   }
 #endif
   select_cpu_target(flags.cpu_target);
+  if (flags.backend == "cpu" && (!flags.devices.empty() || flags.share_device)) {
+    fail_with(ExitCode::usage,
+              "--devices and --share-device choose cards: --backend cpu uses none; leave them out");
+  }
   return flags;
 }
 
