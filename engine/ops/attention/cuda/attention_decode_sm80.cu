@@ -313,11 +313,9 @@ __global__ void __launch_bounds__(kDecodeThreads, (kResidentBlocks<Cache, kTiles
 
   const std::byte* page = page_of(0);
   typename Cache::Scales next_scales;
-  if (!mutant(Mutant::ablate_loads)) copies.template copy_keys<0>(page);
-  copy_async_commit();
+  copies.start_keys(page);
   next_scales.load(p, page, scales_at, l);
-  if (!mutant(Mutant::ablate_loads)) copies.template copy_values<0>(page);
-  copy_async_commit();
+  copies.start_values(page);
   page = page_of(min(1, n_steps - 1));
   load_queries<Cache, kTiles>(p, shared, l);
   __syncthreads();
@@ -336,11 +334,8 @@ __global__ void __launch_bounds__(kDecodeThreads, (kResidentBlocks<Cache, kTiles
       Cache::template score<kTiles>(shared.keys(l.warp), shared.queries(), scales, l, scores);
     }
     __syncwarp();
-    if (more) {
-      if (!mutant(Mutant::ablate_loads)) copies.template copy_keys<0>(page);
-      next_scales.load(p, page, scales_at, l);
-    }
-    copy_async_commit();
+    copies.start_keys(more ? page : nullptr);
+    if (more) next_scales.load(p, page, scales_at, l);
     scale_scores(shared, l, scores);
     if (first + kPage > first_position + 1) {
       rows.mask(scores, first + l.warp * kWarpKeys, shared, l);
@@ -363,11 +358,8 @@ __global__ void __launch_bounds__(kDecodeThreads, (kResidentBlocks<Cache, kTiles
     rows.add_page_sums();
     if (!mutant(Mutant::ablate_math)) add_page<Cache, kTiles>(shared, buffer, l, sums);
     __syncwarp();
-    if (more) {
-      if (!mutant(Mutant::ablate_loads)) copies.template copy_values<0>(page);
-      page = page_of(min(step + 2, n_steps - 1));
-    }
-    copy_async_commit();
+    copies.start_values(more ? page : nullptr);
+    page = page_of(min(step + 2, n_steps - 1));
   }
   __syncthreads();
   store_statistics<Cache, kTiles>(p, segment, shared, rows, l);

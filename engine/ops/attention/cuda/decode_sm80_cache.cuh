@@ -60,6 +60,17 @@ struct LaneCopies {
     }
   }
 
+  // Start the copies of a page, or of nothing: the group is committed anyway, so that waiting
+  // counts groups.
+  __device__ __forceinline__ void start_keys(const std::byte* page) const {
+    if (page != nullptr && !mutant(Mutant::ablate_loads)) copy_keys<0>(page);
+    copy_async_commit();
+  }
+  __device__ __forceinline__ void start_values(const std::byte* page) const {
+    if (page != nullptr && !mutant(Mutant::ablate_loads)) copy_values<0>(page);
+    copy_async_commit();
+  }
+
   // Copy i of the 16 consecutive positions of K that this warp scores.
   template <int i>
   __device__ __forceinline__ void copy_keys(const std::byte* page) const {
