@@ -20,7 +20,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--edge); }
 td { vertical-align: top; } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
-.SAME, .TIE { color: #1a7f37; } .DEFECT { color: #cf222e; }
+.SAME, .TIE { color: #1a7f37; }
+.DEFECT { color: #cf222e; }
 .UNDECIDED, .MISTRUSTED, .DRIFT { color: #b07800; }
 .fork { background: #cf222e33; }
 )";
