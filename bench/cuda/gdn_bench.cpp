@@ -93,6 +93,40 @@ struct Round {
   std::string what;
 };
 
+CausalConvCudaArgs conv_args(const Heads& heads, const Round& round, const DeviceMemory& m,
+                             const DeviceMemory& weight, const DeviceMemory& window,
+                             const DeviceMemory& out) {
+  CausalConvCudaArgs conv;
+  conv.m = as<uint16_t>(m);
+  conv.m_stride = conv.out_stride = heads.channels();
+  conv.weight = as<float>(weight);
+  conv.window = as<uint16_t>(window);
+  conv.slot_stride = kConvWindowRows * heads.channels();
+  conv.out = as<uint16_t>(out);
+  conv.spans = as<GdnSpan>(round.memory);
+  conv.n_spans = round.n_slots;
+  conv.n_channels = static_cast<int>(heads.channels());
+  return conv;
+}
+
+GdnGatesCudaArgs gates_args(const Heads& heads, const Round& round, const DeviceMemory& ab,
+                            const DeviceMemory& weight, const DeviceMemory& log_decay,
+                            const DeviceMemory& beta, const DeviceMemory& record) {
+  GdnGatesCudaArgs gates;
+  gates.a = gates.b = as<uint16_t>(ab);
+  gates.stride = heads.channels();
+  gates.a_log = as<float>(weight);
+  gates.dt_bias = gates.a_log + heads.n_v_heads;
+  gates.log_decay = as<float>(log_decay);
+  gates.beta = as<float>(beta);
+  gates.record = as<float>(record);
+  gates.slot_stride = int64_t{2} * kGdnRoundColumns * heads.n_v_heads;
+  gates.spans = as<GdnSpan>(round.memory);
+  gates.n_spans = round.n_slots;
+  gates.n_heads = heads.n_v_heads;
+  return gates;
+}
+
 void time_decode(OpsRun& run, const Heads& heads, int n_slots, int n_tokens) {
   const Round round(run, heads, n_slots, n_tokens);
   const auto* spans = as<GdnSpan>(round.memory);
@@ -127,34 +161,14 @@ void time_decode(OpsRun& run, const Heads& heads, int n_slots, int n_tokens) {
             gated_delta_decode_cuda(delta, spans, n_slots, heads.state_bytes() / 4, run.stream);
           });
 
-  CausalConvCudaArgs conv;
-  conv.m = as<uint16_t>(m);
-  conv.m_stride = conv.out_stride = channels;
-  conv.weight = as<float>(weight);
-  conv.window = as<uint16_t>(window);
-  conv.slot_stride = kConvWindowRows * channels;
-  conv.out = as<uint16_t>(rows);
-  conv.spans = spans;
-  conv.n_spans = n_slots;
-  conv.n_channels = static_cast<int>(channels);
+  const CausalConvCudaArgs conv = conv_args(heads, round, m, weight, window, rows);
   // Inputs and window in, rows and window out, weights once.
   const auto conv_bytes =
       static_cast<double>(channels * (n_slots * (n_tokens * 3 + n_tokens * 2 + 6) * 2 + 16));
   add_row(run, "causal_conv decode", round.what, n_tokens, conv_bytes, run.update_bytes_per_s, 8,
           [&](int) { causal_conv_decode_cuda(conv, run.stream); });
 
-  GdnGatesCudaArgs gates;
-  gates.a = gates.b = as<uint16_t>(m);
-  gates.stride = channels;
-  gates.a_log = as<float>(weight);
-  gates.dt_bias = gates.a_log + heads.n_v_heads;
-  gates.log_decay = as<float>(log_decay);
-  gates.beta = as<float>(beta);
-  gates.record = as<float>(record);
-  gates.slot_stride = int64_t{2} * kGdnRoundColumns * heads.n_v_heads;
-  gates.spans = spans;
-  gates.n_spans = n_slots;
-  gates.n_heads = heads.n_v_heads;
+  const GdnGatesCudaArgs gates = gates_args(heads, round, m, weight, log_decay, beta, record);
   const auto gates_bytes =
       static_cast<double>(int64_t{n_slots} * n_tokens * heads.n_v_heads * (4 + 8 + 16 + 8));
   add_row(run, "gdn_gates decode", round.what, n_tokens, gates_bytes, run.update_bytes_per_s, 8,
