@@ -20,6 +20,9 @@ class CpuStream : public Stream {
   void copy_out(void* to, const void* from, int64_t bytes) override {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
+  void copy_within(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
   void fill(void* device, uint8_t byte, int64_t bytes) override {
     std::memset(device, byte, static_cast<size_t>(bytes));
   }
@@ -35,6 +38,7 @@ class CpuDevice : public Device {
   }
   const DeviceFacts& facts() const override { return facts_; }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<CpuStream>(); }
+  void make_current() override {}
 
  private:
   std::byte* allocate(int64_t bytes) override {

@@ -55,6 +55,7 @@ class Stream {
   // `from` must stay as it is until synchronize() has returned.
   virtual void copy_in(void* to_device, const void* from_host, int64_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from_device, int64_t bytes) = 0;
+  virtual void copy_within(void* to_device, const void* from_device, int64_t bytes) = 0;
   virtual void fill(void* device, uint8_t byte, int64_t bytes) = 0;
   virtual void synchronize() = 0;
 
@@ -68,6 +69,9 @@ class Device {
 
   virtual const DeviceFacts& facts() const = 0;
   virtual std::unique_ptr<Stream> new_stream() = 0;
+  // CUDA launches kernels on the current card of the calling thread: a thread that uses this one
+  // says so first.
+  virtual void make_current() = 0;
 
  private:
   friend class DeviceMemory;

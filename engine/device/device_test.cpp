@@ -37,11 +37,13 @@ TEST(Device, BytesComeBackAsTheyWentIn) {
     ASSERT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 256, 0u) << name;
     stream->copy_in(memory.data(), bytes.data(), 1000);
     stream->fill(memory.data() + 10, 0xa5, 20);
+    stream->copy_within(memory.data() + 500, memory.data(), 100);
     std::vector<uint8_t> back(1000);
     stream->copy_out(back.data(), memory.data(), 1000);
     stream->synchronize();
     for (size_t i = 0; i < bytes.size(); ++i) {
-      ASSERT_EQ(back[i], i >= 10 && i < 30 ? 0xa5 : bytes[i]) << name << " byte " << i;
+      const size_t from = i >= 500 && i < 600 ? i - 500 : i;
+      ASSERT_EQ(back[i], from >= 10 && from < 30 ? 0xa5 : bytes[from]) << name << " byte " << i;
     }
   }
 }

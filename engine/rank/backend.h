@@ -1,6 +1,6 @@
 // What a rank computes with: the passes through the model, and the recurrent states and KV bytes
 // that they change. The scheduler and the drafter see rows and logits on the host, whatever
-// computes them.
+// computes them. One implementation runs on the CPU, one on a CUDA card.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/rank/batch.h"
+#include "engine/rank/engine_options.h"
 #include "engine/rank/layers.h"
 #include "engine/rank/weights.h"
 
@@ -57,7 +58,10 @@ class Backend {
   virtual int64_t workspace_bytes() const = 0;
 };
 
-// `model` must outlive the backend.
 std::unique_ptr<Backend> make_cpu_backend(const Model& model);
+
+// On options.device where there is one, otherwise on the CPU. `model` must outlive the backend; its
+// KV cache holds bytes of its own only for the CPU.
+std::unique_ptr<Backend> make_backend(const Model& model, const EngineOptions& options);
 
 }  // namespace lockstep

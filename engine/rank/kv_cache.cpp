@@ -16,9 +16,13 @@ int64_t kv_bytes(const KvCacheShape& shape) {
          kv_page_bytes(shape.type, shape.n_kv_heads, shape.head_dim);
 }
 
-KvCache::KvCache(const KvCacheShape& shape) : shape_(shape) {
+KvCache::KvCache(const KvCacheShape& shape, KvHome home) : shape_(shape) {
   const auto n_bytes = static_cast<size_t>(total_bytes());
   if (n_bytes == 0) return;
+  free_.resize(static_cast<size_t>(shape.n_pages));
+  n_owners_.resize(free_.size());
+  for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(i);
+  if (home == KvHome::device) return;
   void* memory = ::mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -26,9 +30,6 @@ KvCache::KvCache(const KvCacheShape& shape) : shape_(shape) {
          n_bytes);
   }
   memory_ = static_cast<std::byte*>(memory);
-  free_.resize(static_cast<size_t>(shape.n_pages));
-  n_owners_.resize(free_.size());
-  for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(i);
 }
 
 KvCache::~KvCache() {
@@ -64,6 +65,7 @@ void KvCache::give_back(const std::vector<uint32_t>& pages) {
 }
 
 void KvCache::copy_page(uint32_t from, uint32_t to) {
+  LOCKSTEP_CHECK(memory_ != nullptr);
   const int64_t page_bytes = kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
   for (int layer = 0; layer < shape_.n_layers; ++layer) {
     std::byte* pool = memory_ + layer * shape_.n_pages * page_bytes;
@@ -86,6 +88,7 @@ void KvCache::audit(const std::vector<const std::vector<uint32_t>*>& owners) con
 }
 
 KvView KvCache::view(int layer, const std::vector<uint32_t>& page_table) const {
+  LOCKSTEP_CHECK(memory_ != nullptr);
   const int64_t layer_bytes =
       shape_.n_pages * kv_page_bytes(shape_.type, shape_.n_kv_heads, shape_.head_dim);
   return {shape_.type, shape_.n_kv_heads, shape_.head_dim, memory_ + layer * layer_bytes,

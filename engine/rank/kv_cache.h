@@ -21,13 +21,16 @@ struct KvCacheShape {
   int64_t n_pages = 0;
 };
 
+enum class KvHome : uint8_t { host, device };
+
 // Bytes of all pages of all layers.
 int64_t kv_bytes(const KvCacheShape& shape);
 
 class KvCache {
  public:
   // Address space is reserved at once and touched when used. Throws Error when it is refused.
-  explicit KvCache(const KvCacheShape& shape);
+  // With KvHome::device only the pages are counted here; their bytes lie elsewhere.
+  explicit KvCache(const KvCacheShape& shape, KvHome home = KvHome::host);
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
@@ -41,7 +44,7 @@ class KvCache {
   void share(const std::vector<uint32_t>& pages);
   // One owner less for each page.
   void give_back(const std::vector<uint32_t>& pages);
-  // All layers' contents of one page.
+  // All layers' contents of one page that lies here.
   void copy_page(uint32_t from, uint32_t to);
 
   // The conservation law, recounted from the owners' page tables and the free list, not from the
@@ -49,6 +52,7 @@ class KvCache {
   // not.
   void audit(const std::vector<const std::vector<uint32_t>*>& owners) const;
 
+  // Pages that lie here alone.
   KvView view(int layer, const std::vector<uint32_t>& page_table) const;
 
   static int64_t pages_for(int64_t n_positions) {

@@ -10,6 +10,7 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/ungated_ops.h"
 #include "engine/comm/mailbox.h"
+#include "engine/device/cards.h"
 #include "engine/model/checkpoint_digest.h"
 #include "engine/ops/common/cpu_target.h"
 #include "engine/ops/self_check/self_check.h"
@@ -50,7 +51,6 @@ void announce_ungated_ops() {
 // What must stand before anything is loaded.
 const RunFlags& prepared(const RunFlags& flags) {
   if (flags.backend == "cuda") announce_ungated_ops();
-  if (flags.backend == "cuda") fail("--backend cuda: this build has no CUDA backend; use cpu");
 #if defined(LOCKSTEP_FAULTS)
   select_fault(flags.fault);
 #else
@@ -67,7 +67,46 @@ const RunFlags& prepared(const RunFlags& flags) {
   return flags;
 }
 
-EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const ModelText& text) {
+std::vector<int> cards_of_ranks(const RunFlags& flags) {
+  return choose_cards(flags.devices, flags.n_ranks, flags.share_device, cuda_cards());
+}
+
+std::unique_ptr<Device> open_card(const RunFlags& flags, [[maybe_unused]] int rank) {
+  if (flags.backend != "cuda") return nullptr;
+#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+  if (flags.precision != "bf16") {
+    fail_with(ExitCode::usage,
+              "--precision {}: the CUDA backend computes in bf16; use --backend cpu",
+              flags.precision);
+  }
+  if (flags.draft_window != 0) {
+    fail_with(ExitCode::usage,
+              "--draft-window {}: the CUDA backend drafts from all positions; leave it out",
+              flags.draft_window);
+  }
+  if (n_cuda_devices() == 0) {
+    fail_with(ExitCode::device_error,
+              "--backend cuda: this machine shows no card (see nvidia-smi); use --backend cpu");
+  }
+  return open_device(fmt::format("cuda:{}", cards_of_ranks(flags)[static_cast<size_t>(rank)]));
+#else
+  fail("--backend cuda: this program has no CUDA backend; use --backend cpu");
+#endif
+}
+
+// Bytes that a rank may plan with: the flag, or what is free on its card, less what the driver
+// takes for kernels.
+int64_t memory_limit(const RunFlags& flags, int rank, const Device* card) {
+  constexpr int64_t kDriverBytes = int64_t{512} << 20;
+  if (card == nullptr || flags.device_memory > 0) return flags.device_memory;
+  const std::vector<int> cards = cards_of_ranks(flags);
+  const int64_t n_sharers =
+      std::count(cards.begin(), cards.end(), cards[static_cast<size_t>(rank)]);
+  return std::max<int64_t>(card->facts().memory_bytes / n_sharers - kDriverBytes, 1);
+}
+
+EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const ModelText& text,
+                         Device* card) {
   EngineOptions options;
   options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
   options.kv_type = parse_kv(flags);
@@ -80,14 +119,15 @@ EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const
   const int64_t n_live = options.n_live_tokens > 0 ? options.n_live_tokens : config.vocab_size;
   options.draft_vocab = read_draft_vocab(flags.draft_vocab, n_live);
   options.prefix_cache_bytes = flags.prefix_cache_bytes;
+  options.device = card;
   return options;
 }
 
 MemoryPlan announced_plan(const RunFlags& flags, int rank, const ModelSource& source,
                           const EngineOptions& options) {
-  const MemoryPlan plan =
-      plan_memory(source.config, rank_dims(source.config, flags.n_ranks, rank),
-                  weight_facts(source, flags.n_ranks, rank), options, flags.device_memory);
+  const MemoryPlan plan = plan_memory(source.config, rank_dims(source.config, flags.n_ranks, rank),
+                                      weight_facts(source, flags.n_ranks, rank), options,
+                                      memory_limit(flags, rank, options.device));
   fmt::print(stderr, "{}\n", to_text(plan, rank));
   return plan;
 }
@@ -115,7 +155,8 @@ LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::str
       pool(thread_count(flags), may_spin),
       source(open_model_source(flags.model_dir, flags.shards_dir, flags.n_ranks, rank)),
       text(flags.model_dir),
-      options(options_of(flags, source.config, text)),
+      card(open_card(flags, rank)),
+      options(options_of(flags, source.config, text, card.get())),
       plan(announced_plan(flags, rank, source, options)),
       build_digest(digest128_hex(MappedFile("/proc/self/exe").bytes())),
       checkpoint_digest(source.source_digest.empty() ? checkpoint_fingerprint(*source.checkpoint)

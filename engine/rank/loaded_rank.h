@@ -8,6 +8,7 @@
 
 #include "engine/base/thread_pool.h"
 #include "engine/comm/communicator.h"
+#include "engine/device/device.h"
 #include "engine/model/model_source.h"
 #include "engine/rank/engine.h"
 #include "engine/rank/handshake.h"
@@ -32,6 +33,7 @@ struct LoadedRank {
   ThreadPool pool;
   ModelSource source;
   ModelText text;
+  std::unique_ptr<Device> card;   // null: passes run on the CPU
   EngineOptions options;          // as the flags have it
   MemoryPlan plan;                // said on stderr before the weights are read
   std::string build_digest;       // of this program's file

@@ -59,7 +59,8 @@ MemoryPlan plan_for(const ModelConfig& config, const RankDims& dims, const Weigh
   plan.weights = weights.n_bytes;
   plan.kv = kv_bytes(kv_shape(config, dims, weights.has_mtp, options));
   plan.states = states_bytes(config, dims, options);
-  plan.snapshots = options.prefix_cache_bytes;
+  // Snapshots lie in the host's memory, which a card's rank does not plan with.
+  plan.snapshots = options.device == nullptr ? options.prefix_cache_bytes : 0;
   plan.workspace = workspace_bytes(config, dims, weights.has_mtp, options, plan.max_context);
   return plan;
 }

@@ -28,10 +28,13 @@ struct GdnRecord {
 
 struct Sequence {
   std::vector<uint32_t> page_table;
-  std::vector<GdnState> gdn;       // one per GDN layer, in layer order
-  std::vector<GdnRecord> records;  // one per GDN layer; of the last round with more than one column
-  int64_t n_positions = 0;         // positions whose KV and states are committed
-  int32_t rope_delta = 0;          // rope position of decode token = index + rope_delta
+  // One per GDN layer, in layer order; the records are of the last round with more than one column.
+  // Empty where a backend keeps the states on its device.
+  std::vector<GdnState> gdn;
+  std::vector<GdnRecord> records;
+  int slot = 0;             // which the backend keeps its part of the sequence in
+  int64_t n_positions = 0;  // positions whose KV and states are committed
+  int32_t rope_delta = 0;   // rope position of decode token = index + rope_delta
   std::vector<RopePosition> prompt_positions;  // empty for text: all three axes equal the index
 
   RopePosition rope_position(int64_t index) const {

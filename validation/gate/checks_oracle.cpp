@@ -120,7 +120,7 @@ void against_oracle(GateContext& gate, GateStep& step, const RunSpec& spec) {
   step.repro = fmt::format(
       "lockstep compare --model {} --oracle {} --tp {} --precision {}{}{}{}{} --verbose",
       options.model.string(), options.oracle.string(), spec.tp, precision,
-      options.policy.backend == "cpu" ? "" : " --backend " + options.policy.backend,
+      gate.runs.backend_of(spec) == "cpu" ? "" : " --backend " + gate.runs.backend_of(spec),
       spec.prefill_grid ? fmt::format(" --prefill-grid {}", *spec.prefill_grid) : "",
       spec.slots ? fmt::format(" --slots {}", *spec.slots) : "",
       options.fault.empty() ? "" : " --fault " + options.fault);

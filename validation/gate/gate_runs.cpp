@@ -105,13 +105,18 @@ const std::filesystem::path& GateRuns::exact_model() {
   return exact_model_;
 }
 
+std::string GateRuns::backend_of(const RunSpec& spec) const {
+  const bool faulty = !spec.fault.empty() || !options_.fault.empty();
+  return spec.precision == Precision::fp32 || faulty ? "cpu" : options_.policy.backend;
+}
+
 EngineOptions GateRuns::engine_options(const RunSpec& spec) {
   EngineOptions engine;
   engine.engine = options_.engine;
   engine.model = options_.model;
   engine.tp = spec.tp;
   engine.precision = spec.precision == Precision::fp32 ? "fp32" : "bf16";
-  engine.backend = options_.policy.backend;
+  engine.backend = backend_of(spec);
   engine.prefill_grid = spec.prefill_grid;
   engine.slots = spec.slots;
   engine.mtp = spec.mtp;

@@ -45,6 +45,8 @@ class GateRuns {
   std::vector<EngineResult> start(EngineOptions options, const std::vector<EngineJob>& jobs);
   // A fault was planted in every run so far and reached none.
   bool fault_never_fired() const { return n_unreached_ > 0 && n_reached_ == 0; }
+  // The policy's, but for what only the CPU has: precision fp32 and planted faults.
+  std::string backend_of(const RunSpec& spec) const;
   // Why nothing can run on the policy's backend; empty when it can.
   const std::string& backend_missing();
   // Folder of the shard files; made by the first call.

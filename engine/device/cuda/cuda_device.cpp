@@ -33,6 +33,9 @@ class CudaStream : public Stream {
   void copy_out(void* to, const void* from, int64_t bytes) override {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
+  void copy_within(void* to, const void* from, int64_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
   void fill(void* device, uint8_t byte, int64_t bytes) override {
     cuda_check(cudaMemsetAsync(device, byte, static_cast<size_t>(bytes), stream_),
                "cudaMemsetAsync");
@@ -89,6 +92,7 @@ class CudaDevice : public Device {
 
   const DeviceFacts& facts() const override { return facts_; }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<CudaStream>(index_); }
+  void make_current() override { cuda_check(cudaSetDevice(index_), "cudaSetDevice"); }
 
  private:
   std::byte* allocate(int64_t bytes) override {

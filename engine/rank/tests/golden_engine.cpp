@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -22,6 +23,20 @@ const nlohmann::json& oracle_entry(const std::string& name) {
     if (prompt["name"] == name) return prompt;
   }
   fail("the oracle has no prompt {}", name);
+}
+
+// LOCKSTEP_TEST_DEVICE runs the same tests on a card (ci/lanes/rank_cuda.sh).
+Device* test_device() {
+  static const std::unique_ptr<Device> device = [] {
+    const char* name = std::getenv("LOCKSTEP_TEST_DEVICE");
+    return name == nullptr ? nullptr : open_device(name);
+  }();
+  return device.get();
+}
+
+EngineOptions on_test_device(EngineOptions options) {
+  options.device = test_device();
+  return options;
 }
 
 }  // namespace
@@ -52,7 +67,8 @@ std::vector<int32_t> oracle_greedy(const std::string& name) {
 SoloEngine::SoloEngine(const EngineOptions& options, int n_threads)
     : pool_(n_threads), comm_(make_single_rank_communicator()) {
   const GoldenModel& model = golden_model();
-  engine_ = std::make_unique<RankEngine>(model.config, model.whole, options, *comm_, pool_);
+  engine_ = std::make_unique<RankEngine>(model.config, model.whole, on_test_device(options), *comm_,
+                                         pool_);
 }
 
 PairResults run_pair(const EngineOptions& options, const std::vector<Request>& requests) {
@@ -63,7 +79,7 @@ PairResults run_pair(const EngineOptions& options, const std::vector<Request>& r
   const auto run_rank = [&](int rank) {
     ThreadPool pool(1);
     const auto comm = join_mailbox(path, rank, {});
-    RankEngine engine(model.config, model.halves[rank], options, *comm, pool);
+    RankEngine engine(model.config, model.halves[rank], on_test_device(options), *comm, pool);
     results.ranks[rank] = engine.run(requests);
   };
   std::thread peer(run_rank, 1);

@@ -1,0 +1,344 @@
+#include "engine/rank/cuda/card_branches.h"
+
+#include <cmath>
+#include <set>
+
+#include "engine/ops/attention/cuda/attention_cuda.h"
+#include "engine/ops/causal_conv/cuda/causal_conv_cuda.h"
+#include "engine/ops/gated_delta/cuda/gated_delta_cuda.h"
+#include "engine/ops/gated_rmsnorm/cuda/gated_rmsnorm_cuda.h"
+#include "engine/ops/gdn_gates/cuda/gdn_gates_cuda.h"
+#include "engine/ops/prepare_heads/cuda/prepare_heads_cuda.h"
+#include "engine/ops/rmsnorm/cuda/rmsnorm_cuda.h"
+#include "engine/ops/swiglu/cuda/swiglu_cuda.h"
+
+namespace lockstep {
+
+void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_stride,
+              int64_t n_columns, std::initializer_list<CardProduct> products) {
+  std::set<const LinearRoute*> done;
+  for (const CardProduct& first : products) {
+    const LinearRoute* route = first.pieces.front().plan.route;
+    if (!done.insert(route).second) continue;
+    bool prepared = false;
+    for (const CardProduct& product : products) {
+      if (product.pieces.front().plan.route != route) continue;
+      int64_t first_row = 0;
+      for (const CardMatrix& piece : product.pieces) {
+        const int64_t element = product.output == CudaOutput::fp32 ? 4 : 2;
+        const LinearCudaArgs args{piece.plan,
+                                  piece.bytes,
+                                  x,
+                                  x_stride,
+                                  card.buffers.prepared,
+                                  static_cast<std::byte*>(product.out) + first_row * element,
+                                  product.out_stride,
+                                  n_columns,
+                                  product.output,
+                                  card.device.facts().n_multiprocessors,
+                                  pass};
+        if (!prepared) linear_prepare_cuda(args, *card.stream);
+        prepared = true;
+        linear_prepared_cuda(args, *card.stream);
+        first_row += piece.plan.n_rows;
+      }
+    }
+  }
+}
+
+namespace {
+
+// buffers.partials = half-K sums of x [n_columns, width]; over two ranks summed.
+void row_parallel(CardModel& card, const CardPieces& halves, const uint16_t* x, int64_t x_width,
+                  const CardBatch& pass) {
+  const int64_t n_columns = pass.batch.n_columns();
+  const int64_t hidden = card.model.config.hidden_size;
+  int64_t first_column = 0;
+  for (size_t part = 0; part < halves.size(); ++part) {
+    multiply(card, pass.products, x + first_column, x_width, n_columns,
+             {{{halves[part]}, card.buffers.partials[part], hidden}});
+    first_column += halves[part].plan.n_cols;
+  }
+  if (halves.size() > 1) return;
+  const float* mine = card.rows.read(card.buffers.partials[0], n_columns * hidden);
+  std::vector<float> sum(mine, mine + n_columns * hidden);
+  card.model.comm.all_reduce(sum.data(), n_columns * hidden, Rounding::bf16);
+  card.rows.write(sum.data(), n_columns * hidden, card.buffers.partials[0]);
+}
+
+// Norm, rotation and transform of queries, of keys, and K and V into their pages, span by span.
+void prepare_heads(CardModel& card, const CardLayer& layer, const CardBatch& pass, int kv_layer,
+                   bool queries, bool keys) {
+  const int head_dim = card.model.config.head_dim;
+  const int n_heads = card.model.weights.dims.n_heads;
+  const int64_t width = int64_t{n_heads} * head_dim;
+  const int64_t kv_width = int64_t{card.model.weights.dims.n_kv_heads} * head_dim;
+  const PassBuffers& buffers = card.buffers;
+  for (size_t i = 0; i < pass.batch.spans.size(); ++i) {
+    const Span& span = pass.batch.spans[i];
+    PrepareHeadsCudaArgs args;
+    if (queries) {
+      args.q = buffers.wide[0] + span.column * 2 * width;
+      args.q_stride = 2 * width;
+      args.q_head_stride = 2 * head_dim;
+      args.q_norm = layer.q_norm;
+      args.q_out = buffers.wide[1] + span.column * width;
+      args.n_heads = n_heads;
+    }
+    if (keys) {
+      args.k = buffers.narrow[0] + span.column * kv_width;
+      args.k_stride = kv_width;
+      args.k_norm = layer.k_norm;
+      args.v = buffers.narrow[1] + span.column * kv_width;
+      args.v_stride = kv_width;
+    }
+    args.cache = card.kv_layer(kv_layer, span.sequence->slot);
+    args.first_position = pass.inputs.first_position(i);
+    args.angles = buffers.angles + span.column * card.model.config.rotary_dim;
+    args.n_pairs = card.model.config.rotary_dim / 2;
+    args.rotate = card.model.rotate_keys;
+    args.eps = card.model.config.rms_norm_eps;
+    args.n_tokens = span.n_tokens;
+    prepare_heads_cuda(args, *card.stream);
+  }
+}
+
+void attend_prepared(CardModel& card, const CardLayer& layer, const CardBatch& pass, int kv_layer) {
+  const int head_dim = card.model.config.head_dim;
+  const int64_t width = int64_t{card.model.weights.dims.n_heads} * head_dim;
+  const PassBuffers& buffers = card.buffers;
+  for (size_t i = 0; i < pass.batch.spans.size(); ++i) {
+    const Span& span = pass.batch.spans[i];
+    const KvView cache = card.kv_layer(kv_layer, span.sequence->slot);
+    const bool decode = span.phase == Phase::decode;
+    AttentionCudaArgs args{decode ? card.decode_attention : card.prefill_attention};
+    args.q = buffers.wide[1] + span.column * width;
+    args.q_stride = width;
+    args.q_head_stride = head_dim;
+    args.gate = buffers.wide[0] + span.column * 2 * width + head_dim;
+    args.gate_stride = 2 * width;
+    args.gate_head_stride = 2 * head_dim;
+    args.out = buffers.wide[2] + span.column * width;
+    args.out_stride = width;
+    args.pool = cache.pool;
+    args.page_table = cache.page_table;
+    args.first_position = pass.inputs.first_position(i);
+    args.n_tokens = static_cast<int>(span.n_tokens);
+    args.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+    args.partials = buffers.attention;
+    args.n_multiprocessors = card.device.facts().n_multiprocessors;
+    attention_cuda(args, *card.stream);
+  }
+  row_parallel(card, layer.o_proj, buffers.wide[2], width, pass);
+}
+
+}  // namespace
+
+void attention_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
+                      const LayerCursor& cursor) {
+  const int head_dim = card.model.config.head_dim;
+  const int64_t width = int64_t{card.model.weights.dims.n_heads} * head_dim;
+  const int64_t kv_width = int64_t{card.model.weights.dims.n_kv_heads} * head_dim;
+  multiply(card, pass.products, card.buffers.normed, card.model.config.hidden_size,
+           pass.batch.n_columns(),
+           {{layer.q_proj, card.buffers.wide[0], 2 * width},
+            {layer.k_proj, card.buffers.narrow[0], kv_width},
+            {layer.v_proj, card.buffers.narrow[1], kv_width}});
+  prepare_heads(card, layer, pass, cursor.kv_layer, true, true);
+  attend_prepared(card, layer, pass, cursor.kv_layer);
+}
+
+void store_kv(CardModel& card, const CardLayer& layer, const CardBatch& pass, int kv_layer) {
+  const int64_t kv_width = int64_t{card.model.weights.dims.n_kv_heads} * card.model.config.head_dim;
+  multiply(card, pass.products, card.buffers.normed, card.model.config.hidden_size,
+           pass.batch.n_columns(),
+           {{layer.k_proj, card.buffers.narrow[0], kv_width},
+            {layer.v_proj, card.buffers.narrow[1], kv_width}});
+  prepare_heads(card, layer, pass, kv_layer, false, true);
+}
+
+void attend(CardModel& card, const CardLayer& layer, const CardBatch& pass, int kv_layer) {
+  const int64_t width = int64_t{card.model.weights.dims.n_heads} * card.model.config.head_dim;
+  multiply(card, pass.products, card.buffers.normed, card.model.config.hidden_size,
+           pass.batch.n_columns(), {{layer.q_proj, card.buffers.wide[0], 2 * width}});
+  prepare_heads(card, layer, pass, kv_layer, true, false);
+  attend_prepared(card, layer, pass, kv_layer);
+}
+
+namespace {
+
+// Where a GDN layer of a slot keeps its states.
+struct GdnPlace {
+  float* state;
+  uint16_t* window;
+  float* gates;
+};
+
+GdnPlace gdn_place(const CardStates& states, int slot, int gdn_layer) {
+  const int64_t index = int64_t{slot} * states.n_layers + gdn_layer;
+  return {states.delta + index * states.delta_size, states.window + index * states.window_size,
+          states.gates + index * states.gates_size};
+}
+
+GatedDeltaCudaArgs delta_args(CardModel& card) {
+  const GdnConfig& gdn = card.model.weights.dims.gdn;
+  const PassBuffers& buffers = card.buffers;
+  GatedDeltaCudaArgs args{card.delta};
+  args.q = buffers.mixed;
+  args.k = buffers.mixed + gdn.k_width();
+  args.v = buffers.mixed + 2 * gdn.k_width();
+  args.row_stride = gdn.conv_channels();
+  args.log_decay = buffers.log_decay;
+  args.beta = buffers.beta;
+  args.out = buffers.wide[2];
+  args.out_stride = gdn.v_width();
+  return args;
+}
+
+CausalConvCudaArgs conv_args(CardModel& card, const CardLayer& layer) {
+  const int channels = card.model.weights.dims.gdn.conv_channels();
+  CausalConvCudaArgs args;
+  args.m = card.buffers.wide[0];
+  args.m_stride = channels;
+  args.weight = layer.conv;
+  args.out = card.buffers.mixed;
+  args.out_stride = channels;
+  args.n_channels = channels;
+  return args;
+}
+
+GdnGatesCudaArgs gates_args(CardModel& card, const CardLayer& layer) {
+  GdnGatesCudaArgs args;
+  args.a = card.buffers.narrow[0];
+  args.b = card.buffers.narrow[1];
+  args.stride = card.narrow_stride;
+  args.a_log = layer.a_log;
+  args.dt_bias = layer.dt_bias;
+  args.log_decay = card.buffers.log_decay;
+  args.beta = card.buffers.beta;
+  args.n_heads = card.model.weights.dims.gdn.n_v_heads;
+  return args;
+}
+
+// A prompt's chunk is one span, and its states are up to date.
+void prefill_gdn(CardModel& card, const CardLayer& layer, const Span& span, int gdn_layer) {
+  const GdnPlace place = gdn_place(card.states, span.sequence->slot, gdn_layer);
+  CausalConvCudaArgs conv = conv_args(card, layer);
+  conv.window = place.window;
+  conv.n_tokens = span.n_tokens;
+  causal_conv_prefill_cuda(conv, *card.stream);
+  GdnGatesCudaArgs gates = gates_args(card, layer);
+  gates.n_tokens = span.n_tokens;
+  gdn_gates_prefill_cuda(gates, *card.stream);
+  GatedDeltaCudaArgs delta = delta_args(card);
+  delta.state = place.state;
+  gated_delta_prefill_cuda(delta, span.first_position, span.n_tokens, card.buffers.delta,
+                           *card.stream);
+}
+
+void decode_gdn(CardModel& card, const CardLayer& layer, const CardBatch& pass, int gdn_layer) {
+  const CardStates& states = card.states;
+  const GdnPlace first = gdn_place(states, 0, gdn_layer);
+  const auto n_spans = static_cast<int>(pass.batch.spans.size());
+  CausalConvCudaArgs conv = conv_args(card, layer);
+  conv.window = first.window;
+  conv.slot_stride = states.n_layers * states.window_size;
+  conv.spans = pass.inputs.rounds();
+  conv.n_spans = n_spans;
+  causal_conv_decode_cuda(conv, *card.stream);
+  GdnGatesCudaArgs gates = gates_args(card, layer);
+  gates.record = first.gates;
+  gates.slot_stride = states.n_layers * states.gates_size;
+  gates.spans = pass.inputs.rounds();
+  gates.n_spans = n_spans;
+  gdn_gates_decode_cuda(gates, *card.stream);
+  GatedDeltaCudaArgs delta = delta_args(card);
+  delta.state = first.state;
+  gated_delta_decode_cuda(delta, pass.inputs.rounds(), n_spans, states.n_layers * states.delta_size,
+                          *card.stream);
+}
+
+}  // namespace
+
+void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
+                const LayerCursor& cursor) {
+  const GdnConfig& gdn = card.model.weights.dims.gdn;
+  const PassBuffers& buffers = card.buffers;
+  const int64_t n = pass.batch.n_columns();
+  multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n,
+           {{layer.in_proj_qkv, buffers.wide[0], gdn.conv_channels()},
+            {layer.in_proj_z, buffers.wide[1], gdn.v_width()},
+            {layer.in_proj_a, buffers.narrow[0], card.narrow_stride},
+            {layer.in_proj_b, buffers.narrow[1], card.narrow_stride}});
+  const Span& first = pass.batch.spans.front();
+  if (first.phase == Phase::prefill) {
+    prefill_gdn(card, layer, first, cursor.gdn_layer);
+  } else {
+    decode_gdn(card, layer, pass, cursor.gdn_layer);
+  }
+  GatedRmsNormCudaArgs norm;
+  norm.x = buffers.wide[2];
+  norm.x_stride = gdn.v_width();
+  norm.z = buffers.wide[1];
+  norm.z_stride = gdn.v_width();
+  norm.weight = layer.norm;
+  norm.out = buffers.wide[2];
+  norm.out_stride = gdn.v_width();
+  norm.n_tokens = n;
+  norm.n_heads = gdn.n_v_heads;
+  norm.eps = card.model.config.rms_norm_eps;
+  gated_rmsnorm_cuda(norm, *card.stream);
+  row_parallel(card, layer.out_proj, buffers.wide[2], gdn.v_width(), pass);
+}
+
+void replay_gdn(CardModel& card, const CardBatch& pass) {
+  int gdn_layer = 0;
+  for (const CardLayer& layer : card.weights.layers) {
+    if (layer.kind == LayerKind::gated_delta_net) decode_gdn(card, layer, pass, gdn_layer++);
+  }
+}
+
+void mlp_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass) {
+  const int64_t n_columns = pass.batch.n_columns();
+  const int64_t width = card.model.weights.dims.intermediate_size;
+  const PassBuffers& buffers = card.buffers;
+  multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n_columns,
+           {{layer.gate_proj, buffers.wide[0], width}, {layer.up_proj, buffers.wide[1], width}});
+  swiglu_cuda(
+      {buffers.wide[0], width, buffers.wide[1], width, buffers.wide[0], width, n_columns, width},
+      *card.stream);
+  row_parallel(card, layer.down_proj, buffers.wide[0], width, pass);
+}
+
+void norm_rows(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns, uint16_t* out,
+               int64_t out_stride) {
+  RmsNormCudaArgs args;
+  args.x = x;
+  args.x_stride = card.model.config.hidden_size;
+  args.weight = norm;
+  args.out = out;
+  args.out_stride = out_stride;
+  args.n_rows = n_columns;
+  args.width = card.model.config.hidden_size;
+  args.eps = card.model.config.rms_norm_eps;
+  args.weight_offset = 1.0f;
+  rmsnorm_cuda(args, *card.stream);
+}
+
+void add_branch_and_norm(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns) {
+  RmsNormCudaArgs args;
+  args.x = x;
+  args.x_stride = card.model.config.hidden_size;
+  args.y0 = card.buffers.partials[0];
+  if (card.model.comm.n_ranks() == 1) args.y1 = card.buffers.partials[1];
+  args.weight = norm;
+  args.out = card.buffers.normed;
+  args.out_stride = card.model.config.hidden_size;
+  args.n_rows = n_columns;
+  args.width = card.model.config.hidden_size;
+  args.eps = card.model.config.rms_norm_eps;
+  args.weight_offset = 1.0f;
+  rmsnorm_cuda(args, *card.stream);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+#include "engine/rank/cuda/card_passes.h"
+
+#include <fmt/core.h>
+
+#include "engine/ops/embedding/cuda/embedding_cuda.h"
+#include "engine/ops/residual_add/cuda/residual_add_cuda.h"
+#include "engine/ops/rope/cuda/rope_cuda.h"
+#include "engine/rank/row_hooks.h"
+
+namespace lockstep {
+namespace {
+
+void make_angles(CardModel& card, const CardBatch& pass) {
+  rope_angles_cuda(pass.inputs.positions(), card.inv_freq, pass.batch.n_columns(),
+                   card.model.config.rotary_dim / 2, card.buffers.angles, *card.stream);
+}
+
+// The embedding of every column, a picture's rows in place of its pads.
+void embed(CardModel& card, const CardBatch& pass, uint16_t* out) {
+  const int64_t hidden = card.model.config.hidden_size;
+  const WeightMatrix& table = card.weights.embedding;
+  EmbeddingCudaArgs args;
+  args.codec = table.codec;
+  args.table = table.codes;
+  args.row_bytes = table.row_bytes;
+  args.n_table_rows = table.n_rows;
+  args.n_cols = hidden;
+  args.ids = pass.inputs.ids();
+  args.n_tokens = pass.batch.n_columns();
+  args.out = out;
+  embedding_cuda(args, *card.stream);
+  const std::vector<const float*>& rows = pass.batch.embedding_rows;
+  for (size_t column = 0; column < rows.size(); ++column) {
+    if (rows[column] == nullptr) continue;
+    card.rows.write(rows[column], hidden, out + static_cast<int64_t>(column) * hidden);
+  }
+}
+
+// Taps and injected rows of the place `name`: they see and change the rows on the host.
+void pass_hooks(CardModel& card, const CardBatch& pass, const std::string& name, uint16_t* x) {
+  const int64_t hidden = card.model.config.hidden_size;
+  const int64_t n = pass.batch.n_columns() * hidden;
+  const float* seen = card.rows.read(x, n);
+  std::vector<float> values(seen, seen + n);
+  pass_row_hooks(pass.batch, name, hidden, Rounding::bf16, values.data());
+  card.rows.write(values.data(), n, x);
+}
+
+// As add_branch_and_norm, in single steps with hooks between them. `leaves_layer`: hidden is the
+// layer's output then.
+void add_hooked_branch_and_norm(CardModel& card, const CardBatch& pass, int layer,
+                                const char* branch, bool leaves_layer, const float* norm) {
+  const int64_t hidden = card.model.config.hidden_size;
+  const int64_t n = pass.batch.n_columns();
+  PassBuffers& buffers = card.buffers;
+  if (card.model.comm.n_ranks() == 1) {
+    sum_partials_cuda(buffers.partials[0], buffers.partials[1], buffers.partials[0], n * hidden,
+                      *card.stream);
+  }
+  pass_hooks(card, pass, fmt::format("layers.{}.{}", layer, branch), buffers.partials[0]);
+  residual_add_cuda(buffers.hidden, buffers.partials[0], n * hidden, *card.stream);
+  if (leaves_layer) pass_hooks(card, pass, fmt::format("layers.{}.out", layer), buffers.hidden);
+  norm_rows(card, buffers.hidden, norm, n, buffers.normed, hidden);
+}
+
+}  // namespace
+
+void card_forward(CardModel& card, const CardBatch& pass) {
+  const int64_t n = pass.batch.n_columns();
+  const int64_t hidden = card.model.config.hidden_size;
+  PassBuffers& buffers = card.buffers;
+  const bool hooks = has_row_hooks(pass.batch);
+  const auto finish = [&](int layer, const char* branch, bool leaves_layer, const float* norm) {
+    if (hooks) {
+      add_hooked_branch_and_norm(card, pass, layer, branch, leaves_layer, norm);
+    } else {
+      add_branch_and_norm(card, buffers.hidden, norm, n);
+    }
+  };
+
+  make_angles(card, pass);
+  embed(card, pass, buffers.hidden);
+  if (hooks) pass_hooks(card, pass, "embed", buffers.hidden);
+  norm_rows(card, buffers.hidden, card.weights.layers.front().input_norm, n, buffers.normed,
+            hidden);
+  LayerCursor cursor;
+  const int n_layers = card.model.config.n_layers();
+  for (int i = 0; i < n_layers; ++i) {
+    const CardLayer& layer = card.weights.layers[static_cast<size_t>(i)];
+    cursor.layer = i;
+    if (layer.kind == LayerKind::full_attention) {
+      attention_branch(card, layer, pass, cursor);
+      ++cursor.kv_layer;
+    } else {
+      gdn_branch(card, layer, pass, cursor);
+      ++cursor.gdn_layer;
+    }
+    finish(i, "mixer", false, layer.post_attention_norm);
+    mlp_branch(card, layer, pass);
+    const bool last = i + 1 == n_layers;
+    finish(i, "mlp", true,
+           last ? card.weights.final_norm
+                : card.weights.layers[static_cast<size_t>(i) + 1].input_norm);
+  }
+  if (hooks) pass_hooks(card, pass, "final_norm", buffers.normed);
+}
+
+void card_logits(CardModel& card, int64_t first_column, int64_t n_columns) {
+  const int64_t hidden = card.model.config.hidden_size;
+  multiply(card, LinearPass::decode, card.buffers.normed + first_column * hidden, hidden, n_columns,
+           {{card.weights.lm_head, card.buffers.logits, card.model.weights.dims.vocab_rows,
+             CudaOutput::fp32}});
+}
+
+void card_mtp_store(CardModel& card, const CardBatch& pass) {
+  const int64_t n = pass.batch.n_columns();
+  const int64_t hidden = card.model.config.hidden_size;
+  const CardMtp& mtp = card.weights.mtp;
+  PassBuffers& buffers = card.buffers;
+  make_angles(card, pass);
+  embed(card, pass, buffers.mtp_x);
+  norm_rows(card, buffers.mtp_x, mtp.embedding_norm, n, buffers.mtp_joined, 2 * hidden);
+  norm_rows(card, buffers.mtp_hidden, mtp.hidden_norm, n, buffers.mtp_joined + hidden, 2 * hidden);
+  multiply(card, pass.products, buffers.mtp_joined, 2 * hidden, n,
+           {{mtp.fc, buffers.mtp_x, hidden}});
+  norm_rows(card, buffers.mtp_x, mtp.layer.input_norm, n, buffers.normed, hidden);
+  store_kv(card, mtp.layer, pass, card.model.config.n_kv_layers());
+}
+
+void card_mtp_attend(CardModel& card, const CardBatch& last) {
+  const int64_t n = last.batch.n_columns();
+  const int64_t hidden = card.model.config.hidden_size;
+  const CardMtp& mtp = card.weights.mtp;
+  PassBuffers& buffers = card.buffers;
+  make_angles(card, last);
+  norm_rows(card, buffers.mtp_x, mtp.layer.input_norm, n, buffers.normed, hidden);
+  attend(card, mtp.layer, last, card.model.config.n_kv_layers());
+  add_branch_and_norm(card, buffers.mtp_x, mtp.layer.post_attention_norm, n);
+  mlp_branch(card, mtp.layer, last);
+  add_branch_and_norm(card, buffers.mtp_x, mtp.norm, n);
+}
+
+}  // namespace lockstep
