@@ -175,7 +175,7 @@ class Flip : public Serving, public ::testing::WithParamInterface<BitFlip> {
     const std::string phase = GetParam().phase;
     Json body = request(1, 64);
     if (phase == "prefill") {
-      std::string prompt;  // 490 tokens: chunks 0 to 7, in rounds 1 to 8
+      std::string prompt;  // 490 tokens: eight chunks, one a round
       for (int k = 0; k < 150; ++k) prompt += fmt::format("{} ", k);
       body["prompt"] = prompt;
     }
@@ -234,8 +234,18 @@ INSTANTIATE_TEST_SUITE_P(
         BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "decode", 20, "decode/layers.5.out"},
         BitFlip{"sampling.token-bit-flipped", "", "decode", 20, "behind the final norm"},
         BitFlip{"replicated.bit-flipped", "", "prefill", 6, "final_norm"},
-        BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "prefill", 6, "layers.5.out"},
-        BitFlip{"sampling.token-bit-flipped", "", "prefill", 8, "behind the final norm"}));
+        BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "prefill", 6, "layers.5.out"}));
+
+// In the round that ends its prompt. Which number that has depends on when the ranks heard of it.
+TEST_F(Serving, AFlippedFirstTokenReachesNoClient) {
+  start({"--slots=1", "--mtp=0", "--fault=sampling.token-bit-flipped@rank=1"});
+  EXPECT_EQ(ask(request(1, 8), true).status, 503);
+  ASSERT_TRUE(eventually([&] { return !server().log_lines("\"event\":\"halt\"").empty(); }));
+  const std::string halt = server().log_lines("\"event\":\"halt\"")[0];
+  EXPECT_NE(halt.find("TP2 LOCKSTEP FAILURE"), std::string::npos) << halt;
+  EXPECT_NE(halt.find("field token_hash"), std::string::npos) << halt;
+  EXPECT_NE(halt.find("n_tokens=1 "), std::string::npos) << halt;
+}
 
 // What does not come back cannot be named; then the hardware is suspect.
 TEST_F(Serving, APostmortemSaysWhenNothingDiffers) {
