@@ -1,6 +1,5 @@
-// Prefill attention, sm_80 and up. A block has 64, 96 or 128 query rows (token, head of the group)
-// of one KV head, whatever fills the card best, and walks over all pages that they see. Warp (r,
-// c):
+// Prefill attention, sm_80 and up. A block has 64 or 128 query rows (token, head of the group) of
+// one KV head, whatever fills the card better, and walks over all pages that they see. Warp (r, c):
 //   scores   rows 32 r..32 r + 31 against positions 32 c..32 c + 31 of the page: S = Q K^T
 //   weights  relative to the warp's own running maximum, a whole number, through shared memory
 //   values   the same rows, values 128 c..128 c + 127, all positions: O = P V; weights of both
@@ -336,7 +335,7 @@ void launch(const AttentionParams& p, cudaStream_t stream) {
 int rows_of_block(const AttentionParams& p) {
   int best = 0;
   int64_t least = 0;
-  for (const int rows : {128, 96, 64}) {
+  for (const int rows : {128, 64}) {
     const int64_t blocks = int64_t{p.n_kv_heads} * ((p.n_tokens * p.group + rows - 1) / rows);
     const int64_t busiest = (blocks + p.n_multiprocessors - 1) / p.n_multiprocessors * rows;
     if (best == 0 || busiest < least) {
@@ -349,13 +348,10 @@ int rows_of_block(const AttentionParams& p) {
 
 template <template <int> typename Cache>
 void launch_rows(const AttentionParams& p, cudaStream_t stream) {
-  switch (rows_of_block(p)) {
-    case 128:
-      return launch<Cache<256>, 128>(p, stream);
-    case 96:
-      return launch<Cache<192>, 96>(p, stream);
-    default:
-      return launch<Cache<128>, 64>(p, stream);
+  if (rows_of_block(p) == 128) {
+    launch<Cache<256>, 128>(p, stream);
+  } else {
+    launch<Cache<128>, 64>(p, stream);
   }
 }
 

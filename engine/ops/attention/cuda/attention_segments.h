@@ -15,7 +15,7 @@ namespace lockstep {
 // the last level go on for ever. base: a multiple of kAttentionStep.
 struct AttentionSegments {
   int base = 256;
-  int n_a_level = 64;
+  int n_a_level = 72;
   int n_levels = 3;
 
   struct Range {

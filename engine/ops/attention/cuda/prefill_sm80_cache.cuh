@@ -43,7 +43,6 @@ struct PrefillHalf {
 #pragma unroll
     for (int first = 0; first < kPage; first += kRowsAtOnce) {
       const int row = first + static_cast<int>(threadIdx.x) / 32;
-      if (kPage % kRowsAtOnce != 0 && row >= kPage) break;
       copy_async_16(tile_chunk(tile, row, threadIdx.x % 32), from + first * kTileRow);
     }
     copy_async_commit();
@@ -66,7 +65,7 @@ struct PrefillInt8 {
   using Numbers = Fp16Numbers;
   static constexpr int kRawBytes = kPage * kWidth;
   static constexpr int kChunks = kPage * kWidth / 16;
-  static constexpr int kTurns = (kChunks + kThreads - 1) / kThreads;
+  static constexpr int kTurns = kChunks / kThreads;
   uint16_t scales[kTurns];
 
   __device__ __forceinline__ void fetch(const AttentionParams& p, uint32_t page, bool values,
@@ -78,7 +77,6 @@ struct PrefillInt8 {
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
       const int chunk = static_cast<int>(threadIdx.x) + i * kThreads;
-      if (kChunks % kThreads != 0 && chunk >= kChunks) break;
       copy_async_16(raw + chunk * 16, from + chunk * 16);
       scales[i] = scale[chunk / 4];
     }
@@ -90,7 +88,6 @@ struct PrefillInt8 {
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
       const int chunk = static_cast<int>(threadIdx.x) + i * kThreads;
-      if (kChunks % kThreads != 0 && chunk >= kChunks) break;
       const int row = chunk / 16;
       const bool stale = row >= n_valid && !mutant(Mutant::attention_stale_values);
       const uint32_t scale = stale ? 0u : scales[i] * 0x10001u;
