@@ -24,6 +24,7 @@ races() {
 }
 RACE_FILTER="*ManyTiles*sm80_f16:*LinearPrefill*RunsGive*sm80_f16:*AMaximumThatGrows*"
 RACE_FILTER+=":GatedDeltaCuda.RunsGive*:GdnGatesCuda.RoundsReplay*:*EveryNumberOfValueHeads*"
+RACE_FILTER+=":*TwoValuesInTurn*"
 survivors=0
 while read -r name number; do
   if ! run "$number" >/dev/null; then

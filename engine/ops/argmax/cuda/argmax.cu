@@ -11,8 +11,9 @@ __global__ void __launch_bounds__(kSliceThreads)
     summarise_slices(const ArgmaxCudaArgs p, SliceSummary* summaries) {
   __shared__ SliceShared shared;
   const SliceValues values =
-      load_slice(p.logits + blockIdx.y * p.stride, int64_t{blockIdx.x} * kSlice, p.n);
-  const SliceSummary summary = summarise(values, p.log_sum_exp != nullptr, shared);
+      load_slice(p.logits + blockIdx.y * p.stride, int64_t{blockIdx.x} * kSlice,
+                 static_cast<int>(threadIdx.x), p.n);
+  const SliceSummary summary = summarise(values, p.log_sum_exp != nullptr, nullptr, shared);
   if (threadIdx.x == 0) summaries[blockIdx.y * gridDim.x + blockIdx.x] = summary;
 }
 

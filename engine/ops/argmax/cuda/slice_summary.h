@@ -8,6 +8,7 @@ namespace lockstep::cuda {
 inline constexpr int kSliceThreads = 256;
 inline constexpr int kSliceValues = 8;  // of a thread
 inline constexpr int kSlice = kSliceThreads * kSliceValues;
+inline constexpr int kGroups = kSliceThreads / 32;  // of a slice: the values of one warp
 
 struct SliceSummary {
   uint64_t best;   // rank_of (slices.cuh) its best value

@@ -90,17 +90,18 @@ __device__ __forceinline__ Number block_total(Number value, Number (&of_warp)[32
   return value;
 }
 
-// Values of thread t: ids first + 4 t + i and first + 1024 + 4 t + i.
+// Ids of thread t: first + 4 t + i and first + 1024 + 4 t + i.
 struct SliceValues {
   float value[kSliceValues];
   int32_t id[kSliceValues];  // -1: none
 };
 
-__device__ __forceinline__ SliceValues load_slice(const float* logits, int64_t first, int64_t n) {
+__device__ __forceinline__ SliceValues load_slice(const float* logits, int64_t first, int thread,
+                                                  int64_t n) {
   SliceValues v;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t at = first + half * (kSlice / 2) + 4 * static_cast<int>(threadIdx.x);
+    const int64_t at = first + half * (kSlice / 2) + 4 * thread;
     float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
     if (at + 4 <= n) {
       four = *reinterpret_cast<const float4*>(logits + at);
@@ -124,8 +125,9 @@ struct SliceShared {
   double sum[32];
 };
 
+// groups: null, or where the best of each warp go.
 __device__ __forceinline__ SliceSummary summarise(const SliceValues& v, bool want_sum,
-                                                  SliceShared& shared) {
+                                                  uint64_t* groups, SliceShared& shared) {
   uint64_t best = 0;
   bool has_nan = false;
 #pragma unroll
@@ -138,6 +140,7 @@ __device__ __forceinline__ SliceSummary summarise(const SliceValues& v, bool wan
   SliceSummary summary{};
   summary.has_nan = __syncthreads_or(has_nan && !mutant(Mutant::argmax_nan) ? 1 : 0);
   summary.best = block_max(best, shared.best);
+  if (groups != nullptr && threadIdx.x < kGroups) groups[threadIdx.x] = shared.best[threadIdx.x];
   if (!want_sum) return summary;
   const double largest = value_of(summary.best);
   double sum = 0.0;

@@ -85,10 +85,11 @@ __device__ __forceinline__ void head_hadamard(float (&v)[kSteps], int lane, floa
 #pragma unroll
   for (int stride = 1; stride < kLanes; stride *= 2) {
     if (mutant(Mutant::hadamard_stage) && stride == 8) continue;
+    // One rounding: partner + v below, partner - v above.
+    const float sign = (lane & stride) != 0 ? -1.0f : 1.0f;
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
-      const float partner = __shfl_xor_sync(0xffffffffu, v[j], stride);
-      v[j] = (lane & stride) != 0 ? partner - v[j] : v[j] + partner;
+      v[j] = fmaf(sign, v[j], __shfl_xor_sync(0xffffffffu, v[j], stride));
     }
   }
 #pragma unroll

@@ -15,14 +15,37 @@ __device__ __forceinline__ float bf16_value(uint32_t bits) {
 }
 
 // As float_to_bf16 of engine/base/float_formats.h, NaN included.
-__device__ __forceinline__ uint32_t bf16_bits(float value) {
+__device__ __forceinline__ uint32_t bf16_bits_exact(float value) {
   const uint32_t bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
+// The same but for NaN, which is some NaN: one instruction from sm_80 on. `low` to the lower half.
+__device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return bf16_bits_exact(low) | bf16_bits_exact(high) << 16;
+#endif
+}
+
+__device__ __forceinline__ uint32_t bf16_bits(float value) {
+#if __CUDA_ARCH__ >= 800
+  return bf16_pair(value, 0.0f);
+#else
+  return bf16_bits_exact(value);
+#endif
+}
+
 __device__ __forceinline__ float round_bf16(float value) {
-  return bf16_value(bf16_bits(value));
+#if __CUDA_ARCH__ >= 800
+  return __uint_as_float(bf16_pair(0.0f, value));
+#else
+  return bf16_value(bf16_bits_exact(value));
+#endif
 }
 
 __device__ __forceinline__ void unpack(const uint4& packed, float (&v)[kVector]) {
@@ -38,7 +61,7 @@ __device__ __forceinline__ void unpack(const uint4& packed, float (&v)[kVector])
 __device__ __forceinline__ uint4 pack(const float (&v)[kVector]) {
   uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = bf16_bits(v[2 * i]) | bf16_bits(v[2 * i + 1]) << 16;
+  for (int i = 0; i < 4; ++i) words[i] = bf16_pair(v[2 * i], v[2 * i + 1]);
   return {words[0], words[1], words[2], words[3]};
 }
 

@@ -91,7 +91,7 @@ __device__ __forceinline__ void kv_store(const float (&v)[kSteps], int lane, KvT
 #pragma unroll
   for (int j = 0; j < kSteps; ++j) {
     codes[lane + j * kLanes] =
-        type == KvType::bf16 ? static_cast<uint16_t>(bf16_bits(v[j])) : f16_saturated(v[j]);
+        type == KvType::bf16 ? static_cast<uint16_t>(bf16_bits_exact(v[j])) : f16_saturated(v[j]);
   }
 }
 

@@ -44,6 +44,20 @@ __device__ __forceinline__ const uint16_t* source_of(const PrepareHeadsCudaArgs&
   return p.k + job.token * p.k_stride + job.head * kWidth;
 }
 
+// Norm, rotation and transform, each rounded.
+template <int kSteps>
+__device__ __forceinline__ void prepare(const PrepareHeadsCudaArgs& p, const Job& job, int lane,
+                                        float factor, float (&v)[kSteps]) {
+  head_norm(v, job.query ? p.q_norm : p.k_norm, lane, p.eps, p.weight_offset);
+  head_round(v);
+  const auto* angles = reinterpret_cast<const float2*>(p.angles) + job.token * p.n_pairs;
+  head_rotate(v, angles, lane, p.n_pairs);
+  head_round(v);
+  if (!p.rotate) return;
+  head_hadamard(v, lane, factor);
+  head_round(v);
+}
+
 template <int kSteps>
 __global__ void __launch_bounds__(kThreads)
     prepare_head(const PrepareHeadsCudaArgs p, const KvPages pages, float factor) {
@@ -52,32 +66,28 @@ __global__ void __launch_bounds__(kThreads)
   const int n_keys = p.k != nullptr ? pages.n_kv_heads : 0;
   const Job job = job_of(p, n_queries, n_keys);
   const int lane = threadIdx.x % kLanes;
-  float plain[kSteps] = {};
-  if (job.inside) head_load(source_of<kSteps>(p, job), lane, plain);
-  float v[kSteps];
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) v[j] = plain[j];
-  // Values go through the exchanges with the others and are taken as they were.
-  head_norm(v, job.query ? p.q_norm : p.k_norm, lane, p.eps, p.weight_offset);
-  head_round(v);
-  const auto* angles = reinterpret_cast<const float2*>(p.angles) + job.token * p.n_pairs;
-  head_rotate(v, angles, lane, p.n_pairs);
-  head_round(v);
-  if (p.rotate) {
-    head_hadamard(v, lane, factor);
-    head_round(v);
+  // The way to a page takes three loads after another: it starts first.
+  KvPlace place{};
+  if (n_keys > 0) {
+    const int kv_head = job.query ? 0 : job.head;
+    place = kv_place(pages, job.value, kv_head, *p.first_position + job.token, kWidth);
   }
-  if (job.value && !mutant(Mutant::prepare_value_changed)) {
+  float v[kSteps] = {};
+  if (job.inside) head_load(source_of<kSteps>(p, job), lane, v);
+  // Values are left as they are. Both halves of a warp take part in the exchanges.
+  const bool changes = !job.value || mutant(Mutant::prepare_value_changed);
+  if (__any_sync(0xffffffffu, changes ? 1 : 0) != 0) {
+    float plain[kSteps];
 #pragma unroll
-    for (int j = 0; j < kSteps; ++j) v[j] = plain[j];
+    for (int j = 0; j < kSteps; ++j) plain[j] = v[j];
+    prepare(p, job, lane, factor, v);
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) v[j] = changes ? v[j] : plain[j];
   }
   if (job.query && job.inside) {
     head_store(v, p.q_out + (job.token * p.n_heads + job.head) * kWidth, lane);
   }
-  if (n_keys == 0) return;
-  const int kv_head = job.query ? 0 : job.head;
-  const KvPlace place = kv_place(pages, job.value, kv_head, *p.first_position + job.token, kWidth);
-  kv_store(v, lane, pages.type, place, job.inside && !job.query);
+  if (n_keys > 0) kv_store(v, lane, pages.type, place, job.inside && !job.query);
 }
 
 }  // namespace

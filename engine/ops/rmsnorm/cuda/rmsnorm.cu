@@ -10,26 +10,24 @@
 namespace lockstep::cuda {
 namespace {
 
-// x plus its branch, stored back.
-__device__ __forceinline__ void add_branch(const RmsNormCudaArgs& p, int64_t row, int column,
-                                           uint16_t* x, float (&v)[kVector]) {
-  float branch[kVector];
-  load_vector(p.y0 + row * p.width + column, branch);
-  if (p.y1 != nullptr) {
-    float other[kVector];
-    load_vector(p.y1 + row * p.width + column, other);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      const float sum = branch[i] + other[i];
-      branch[i] = mutant(Mutant::norm_branch_unrounded) ? sum : round_bf16(sum);
-    }
-  }
+// x plus its branch, rounded.
+__device__ __forceinline__ void add_branch(const uint4& packed0, const uint4& packed1, bool both,
+                                           float (&v)[kVector]) {
+  float y0[kVector];
+  float y1[kVector];
+  unpack(packed0, y0);
+  unpack(packed1, y1);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
-    const float sum = v[i] + branch[i];
+    const float pair = y0[i] + y1[i];
+    const float rounded = mutant(Mutant::norm_branch_unrounded) ? pair : round_bf16(pair);
+    const float sum = v[i] + (both ? rounded : y0[i]);
     v[i] = mutant(Mutant::norm_sum_unrounded) ? sum : round_bf16(sum);
   }
-  store_vector(v, x + column);
+}
+
+__device__ __forceinline__ uint4 load_packed(const uint16_t* from) {
+  return *reinterpret_cast<const uint4*>(from);
 }
 
 // The same for a head in 16 lanes.
@@ -60,18 +58,30 @@ __device__ __forceinline__ float square_sum(const float (&v)[kVectors][kVector])
   return sum;
 }
 
-template <int kVectors>
+// Everything is loaded before anything is used.
+template <int kVectors, int kBranches>
 __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
   __shared__ float of_warp[32];
   const int64_t row = blockIdx.x;
   uint16_t* x = p.x + row * p.x_stride;
-  float v[kVectors][kVector] = {};
+  uint4 packed[kVectors] = {};
+  uint4 y0[kVectors] = {};
+  uint4 y1[kVectors] = {};
+  float w[kVectors][kVector] = {};
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int column = (j * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVector;
     if (column >= p.width) continue;
-    load_vector(x + column, v[j]);
-    if (p.y0 != nullptr) add_branch(p, row, column, x, v[j]);
+    packed[j] = load_packed(x + column);
+    if constexpr (kBranches > 0) y0[j] = load_packed(p.y0 + row * p.width + column);
+    if constexpr (kBranches > 1) y1[j] = load_packed(p.y1 + row * p.width + column);
+    load_vector(p.weight + column, w[j]);
+  }
+  float v[kVectors][kVector];
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    unpack(packed[j], v[j]);
+    if constexpr (kBranches > 0) add_branch(y0[j], y1[j], kBranches > 1, v[j]);
   }
   const float sum = block_sum(square_sum(v), of_warp);
   const float mean = __fdiv_rn(sum, static_cast<float>(p.width));
@@ -81,10 +91,9 @@ __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
   for (int j = 0; j < kVectors; ++j) {
     const int column = (j * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVector;
     if (column >= p.width) continue;
-    float w[kVector];
-    load_vector(p.weight + column, w);
+    if constexpr (kBranches > 0) store_vector(v[j], x + column);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) v[j][i] = v[j][i] * inverse * (p.weight_offset + w[i]);
+    for (int i = 0; i < kVector; ++i) v[j][i] = v[j][i] * inverse * (p.weight_offset + w[j][i]);
     store_vector(v[j], p.out + row * p.out_stride + column);
   }
 }
@@ -112,15 +121,17 @@ void launch_heads(const RmsNormCudaArgs& args, cudaStream_t stream) {
   rmsnorm_heads<kSteps><<<blocks, kHeadThreads, 0, stream>>>(args);
 }
 
+template <int kVectors>
 void launch_rows(const RmsNormCudaArgs& args, cudaStream_t stream) {
   const int vectors = args.width / kVector;
-  const int per_thread = vectors > 1024 ? 2 : 1;
-  const int threads = ((vectors + per_thread - 1) / per_thread + 31) / 32 * 32;
+  const int threads = ((vectors + kVectors - 1) / kVectors + 31) / 32 * 32;
   const auto blocks = static_cast<unsigned>(args.n_rows);
-  if (per_thread == 1) {
-    rmsnorm_row<1><<<blocks, threads, 0, stream>>>(args);
+  if (args.y0 == nullptr) {
+    rmsnorm_row<kVectors, 0><<<blocks, threads, 0, stream>>>(args);
+  } else if (args.y1 == nullptr) {
+    rmsnorm_row<kVectors, 1><<<blocks, threads, 0, stream>>>(args);
   } else {
-    rmsnorm_row<2><<<blocks, threads, 0, stream>>>(args);
+    rmsnorm_row<kVectors, 2><<<blocks, threads, 0, stream>>>(args);
   }
 }
 
@@ -137,8 +148,10 @@ void rmsnorm_cuda(const RmsNormCudaArgs& args, Stream& stream) {
   if (has_row_route(RowOp::head, args.width)) {
     cuda::with_head_steps(
         args.width, [&](auto steps) { cuda::launch_heads<decltype(steps)::value>(args, native); });
+  } else if (args.width <= kOneVectorNormWidth) {
+    cuda::launch_rows<1>(args, native);
   } else {
-    cuda::launch_rows(args, native);
+    cuda::launch_rows<2>(args, native);
   }
   cuda_check_launch("rmsnorm");
 }

@@ -3,9 +3,9 @@
 //            x = round(x + round(y0 + y1)), the order of ranks; x is stored, then normalised: the
 //            bits of sum_partials, residual_add and rmsnorm one after the other.
 //            Rows as wide as a head (64, 128, 256): sums in the 16 lanes of the CPU op, so the
-//            CPU's bits. Other rows: a thread adds the squares of eight values in order by FMA, a
-//            second eight after the first from 8192 on; threads are added in pairs 16, 8, 4, 2, 1
-//            apart, warps the same way. Nothing but the width enters.
+//            CPU's bits. Other rows: a thread adds the squares of eight values in order by FMA,
+//            above kOneVectorNormWidth of a second eight after the first; threads are added in
+//            pairs 16, 8, 4, 2, 1 apart, warps the same way. Nothing but the width enters.
 // Shapes     x, out [n_rows, width] with row strides; y0, y1 [n_rows, width] dense.
 // Dtypes     bfloat16; weight float32. Rows start at multiples of 16 bytes.
 // Aliasing   out may be x when there is no y0.
@@ -17,6 +17,8 @@
 #include "engine/device/device.h"
 
 namespace lockstep {
+
+inline constexpr int kOneVectorNormWidth = 4096;
 
 struct RmsNormCudaArgs {
   uint16_t* x = nullptr;  // written only with y0

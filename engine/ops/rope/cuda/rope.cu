@@ -63,10 +63,8 @@ __global__ void __launch_bounds__(kThreads) rotate_heads(const RopeCudaArgs p) {
   const float a1 = __uint_as_float(a & 0xffff0000u);
   const float b0 = __uint_as_float(b << 16);
   const float b1 = __uint_as_float(b & 0xffff0000u);
-  *first = bf16_bits(fmaf(a0, angle.x, -(b0 * angle.y))) |
-           bf16_bits(fmaf(a1, angle.z, -(b1 * angle.w))) << 16;
-  *second = bf16_bits(fmaf(b0, angle.x, a0 * angle.y)) | bf16_bits(fmaf(b1, angle.z, a1 * angle.w))
-                                                             << 16;
+  *first = bf16_pair(fmaf(a0, angle.x, -(b0 * angle.y)), fmaf(a1, angle.z, -(b1 * angle.w)));
+  *second = bf16_pair(fmaf(b0, angle.x, a0 * angle.y), fmaf(b1, angle.z, a1 * angle.w));
 }
 
 }  // namespace

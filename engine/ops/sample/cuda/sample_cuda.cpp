@@ -45,7 +45,7 @@ std::map<int32_t, LogitAdjustment> adjustments_of(const SamplingParams& params,
 
 struct Places {
   int64_t summaries;
-  int64_t lists;
+  int64_t groups;
   int64_t masses;
   int64_t counts;
   int64_t gathered;
@@ -57,8 +57,8 @@ Places places_of(int64_t n_vocab, int n_columns, int64_t n_adjustments) {
   constexpr int64_t kWord = 8;
   const int64_t n_slices = int64_t{cuda::n_slices_of(n_vocab)} * n_columns;
   Places p{};
-  p.lists = p.summaries + n_slices * static_cast<int64_t>(sizeof(cuda::SliceSummary));
-  p.masses = p.lists + n_slices * kListedTopK * kWord;
+  p.groups = p.summaries + n_slices * static_cast<int64_t>(sizeof(cuda::SliceSummary));
+  p.masses = p.groups + n_slices * cuda::kGroups * kWord;
   p.counts = p.masses + int64_t{n_columns} * cuda::kMassBins * kWord;
   p.gathered = p.counts + int64_t{n_columns} * cuda::kMassBins * kWord;
   p.saved = p.gathered + n_vocab * n_columns * kWord;
@@ -83,7 +83,7 @@ cuda::SampleParams params_of(const SampleCudaArgs& args, const Places& places) {
   p.n_slices = cuda::n_slices_of(args.n_live);
   p.n_vocab_slices = cuda::n_slices_of(args.n_vocab);
   p.summaries = reinterpret_cast<cuda::SliceSummary*>(args.workspace);
-  p.lists = at(places.lists);
+  p.groups = at(places.groups);
   p.masses = at(places.masses);
   p.counts = at(places.counts);
   p.gathered = at(places.gathered);
@@ -111,12 +111,8 @@ void SampleBatch::add(const SamplingParams& params, const TokenHistory& history,
   }
   column.n_adjustments = static_cast<int32_t>(adjustments_.size()) - column.first_adjustment;
   columns_.push_back(column);
-  if (params.temperature == 0.0f) return;
-  if (params.top_k >= 1 && params.top_k <= kListedTopK) {
-    largest_list_ = std::max(largest_list_, params.top_k);
-  } else {
-    any_unlisted_ = true;
-  }
+  const bool listed = params.top_k >= 1 && params.top_k <= kListedTopK;
+  any_unlisted_ |= params.temperature != 0.0f && !listed;
 }
 
 int64_t sample_workspace_bytes(int64_t n_vocab, int n_columns, int64_t n_adjustments) {
@@ -139,6 +135,7 @@ void sample_cuda(const SampleCudaArgs& args, Stream& stream) {
   if (args.batch.any_unlisted()) {
     stream.fill(args.workspace + places.masses, 0, places.gathered - places.masses);
     cuda::launch_masses(p, native);
+    cuda::launch_draw(p, native);
   }
   cuda::launch_choose(p, native);
   if (n_adjustments > 0) cuda::launch_restore(p, native);

@@ -64,13 +64,11 @@ class SampleBatch {
 
   const std::vector<SampleColumn>& columns() const { return columns_; }
   const std::vector<LogitAdjustment>& adjustments() const { return adjustments_; }
-  int largest_list() const { return largest_list_; }   // candidates a slice must list
   bool any_unlisted() const { return any_unlisted_; }  // a column samples without a short list
 
  private:
   std::vector<SampleColumn> columns_;
   std::vector<LogitAdjustment> adjustments_;
-  int largest_list_ = 0;
   bool any_unlisted_ = false;
 };
 

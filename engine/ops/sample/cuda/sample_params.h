@@ -29,20 +29,22 @@ struct SampleParams {
   int n_vocab_slices;  // of all
   // Workspace.
   SliceSummary* summaries;  // [n_columns, n_slices]
-  uint64_t* lists;          // [n_columns, n_slices, kListedTopK] ranks, 0 where there is none
+  uint64_t* groups;         // [n_columns, n_slices, kGroups] best ranks
   uint64_t* masses;         // [n_columns, kMassBins]
-  uint64_t* counts;         // [n_columns, kMassBins]
-  uint64_t* gathered;       // [n_columns, n_live] ranks
+  uint64_t* counts;         // [n_columns, kMassBins], where top_k cuts
+  uint64_t* gathered;       // [n_columns, n_vocab] ranks
   float* saved;             // [adjustments] logits before them
 };
 
-// Slices of the raw logits of the whole vocabulary, n_top of each listed; then the results.
+// Slices of the raw logits of the whole vocabulary, then what log-probabilities need of them.
 void launch_describe(const SampleParams& p, cudaStream_t stream);
 void launch_adjust(const SampleParams& p, cudaStream_t stream);
 void launch_restore(const SampleParams& p, cudaStream_t stream);
-// Slices of the live logits, as many of each listed as its column wants.
+// Slices of the live logits.
 void launch_scan(const SampleParams& p, cudaStream_t stream);
 void launch_masses(const SampleParams& p, cudaStream_t stream);
+// Tokens of greedy columns and of those with a short list; of the others.
 void launch_choose(const SampleParams& p, cudaStream_t stream);
+void launch_draw(const SampleParams& p, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

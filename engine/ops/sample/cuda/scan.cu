@@ -1,88 +1,41 @@
-// Passes over slices of the logits: their best values and short lists, penalties, and the masses of
-// columns without a short list.
+// Passes over slices of the logits: their best values, penalties, log-probabilities, and the masses
+// of columns without a short list.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/sample/cuda/largest.cuh"
 #include "engine/ops/sample/cuda/masses.cuh"
-#include "engine/ops/sample/cuda/select.cuh"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kAdjustThreads = 256;
 
-__device__ __forceinline__ int list_length(const SampleColumn& column) {
-  const bool listed =
-      column.temperature != 0.0f && column.top_k >= 1 && column.top_k <= kListedTopK;
-  return listed ? column.top_k : 0;
-}
-
-// The `wanted` largest of a slice in any order, zeros behind them.
-__device__ __forceinline__ void list_largest(const SliceValues& v, int wanted, uint64_t* list,
-                                             SelectShared& shared) {
-  __shared__ int n_listed;
-  uint64_t ranks[kSliceValues];
-#pragma unroll
-  for (int i = 0; i < kSliceValues; ++i) {
-    const bool counts = v.id[i] >= 0 && v.value[i] == v.value[i];
-    ranks[i] = counts ? rank_of(v.value[i], v.id[i]) : 0;
-  }
-  if (threadIdx.x == 0) n_listed = 0;
-  const auto for_each = [&](auto&& f) {
-#pragma unroll
-    for (int i = 0; i < kSliceValues; ++i) f(ranks[i]);
-  };
-  const auto one = [](uint64_t) { return uint64_t{1}; };
-  const uint64_t smallest =
-      select_from_top<false>(for_each, one, static_cast<uint64_t>(wanted), shared).rank;
-#pragma unroll
-  for (int i = 0; i < kSliceValues; ++i) {
-    if (ranks[i] != 0 && ranks[i] >= smallest) list[atomicAdd(&n_listed, 1)] = ranks[i];
-  }
-  __syncthreads();
-  for (int i = n_listed + static_cast<int>(threadIdx.x); i < wanted; i += kSliceThreads) {
-    list[i] = 0;
-  }
-}
-
 __global__ void __launch_bounds__(kSliceThreads) scan_slices(const SampleParams p, bool describe) {
   __shared__ SliceShared shared;
-  __shared__ SelectShared select;
   const int64_t slice = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
   const SliceValues values =
       load_slice(p.logits + blockIdx.y * p.stride, int64_t{blockIdx.x} * kSlice,
-                 describe ? p.n_vocab : p.n_live);
-  const SliceSummary summary = summarise(values, describe, shared);
+                 static_cast<int>(threadIdx.x), describe ? p.n_vocab : p.n_live);
+  const SliceSummary summary = summarise(values, describe, p.groups + slice * kGroups, shared);
   if (threadIdx.x == 0) p.summaries[slice] = summary;
-  const int wanted = describe ? p.n_top : list_length(p.columns[blockIdx.y]);
-  if (wanted > 0) list_largest(values, wanted, p.lists + slice * kListedTopK, select);
 }
 
 // The largest logits in order, and the sum of all exponentials.
-__global__ void __launch_bounds__(kSliceThreads) describe_columns(const SampleParams p) {
+__global__ void __launch_bounds__(kColumnThreads) describe_columns(const SampleParams p) {
   __shared__ SliceShared shared;
-  __shared__ SelectShared select;
+  __shared__ LargestShared largest;
   __shared__ uint64_t top[kMostTop];
-  __shared__ int n_found;
   const int n_slices = p.n_vocab_slices;
   const SliceSummary* slices = p.summaries + int64_t{blockIdx.x} * n_slices;
   const ColumnSummary column = merge_slices(slices, n_slices, shared.best);
   const double log_sum = merge_log_sum(slices, n_slices, column, shared.sum);
   SampleResult& out = p.out[blockIdx.x];
-  if (threadIdx.x == 0) out.log_sum_exp = log_sum, n_found = 0;
-  const uint64_t* lists = p.lists + int64_t{blockIdx.x} * n_slices * kListedTopK;
-  const auto for_each = [&](auto&& f) {
-    for (int i = threadIdx.x; i < n_slices * p.n_top; i += kSliceThreads) {
-      f(lists[i / p.n_top * kListedTopK + i % p.n_top]);
-    }
-  };
-  const auto one = [](uint64_t) { return uint64_t{1}; };
-  const uint64_t smallest =
-      select_from_top<false>(for_each, one, static_cast<uint64_t>(p.n_top), select).rank;
-  for_each([&](uint64_t rank) {
-    if (rank != 0 && rank >= smallest) top[atomicAdd(&n_found, 1)] = rank;
-  });
-  __syncthreads();
+  if (threadIdx.x == 0) out.log_sum_exp = log_sum;
+  const int n_found =
+      find_largest(p.logits + blockIdx.x * p.stride, p.n_vocab,
+                   p.groups + int64_t{blockIdx.x} * n_slices * kGroups, n_slices * kGroups, p.n_top,
+                   p.gathered + blockIdx.x * p.n_vocab, top, largest);
   if (static_cast<int>(threadIdx.x) >= n_found) return;
   const uint64_t mine = top[threadIdx.x];
   int place = 0;
@@ -132,22 +85,26 @@ __global__ void __launch_bounds__(kAdjustThreads) restore_logits(const SamplePar
 __global__ void __launch_bounds__(kSliceThreads) collect_masses(const SampleParams p) {
   __shared__ SliceShared shared;
   const SampleColumn column = p.columns[blockIdx.y];
-  if (column.temperature == 0.0f || list_length(column) > 0) return;
-  const int n_slices = p.n_slices;
+  if (column.temperature == 0.0f || is_listed(column)) return;
   const ColumnSummary summary =
-      merge_slices(p.summaries + int64_t{blockIdx.y} * n_slices, n_slices, shared.best);
+      merge_slices(p.summaries + int64_t{blockIdx.y} * p.n_slices, p.n_slices, shared.best);
   const MassScale scale = mass_scale(column, summary.best);
-  const SliceValues v =
-      load_slice(p.logits + blockIdx.y * p.stride, int64_t{blockIdx.x} * kSlice, p.n_live);
+  const SliceValues v = load_slice(p.logits + blockIdx.y * p.stride, int64_t{blockIdx.x} * kSlice,
+                                   static_cast<int>(threadIdx.x), p.n_live);
 #pragma unroll
   for (int i = 0; i < kSliceValues; ++i) {
     if (v.id[i] < 0) continue;
     const double x = exponent_of(scale, v.value[i]);
     if (!(x >= scale.cut)) continue;
     const int64_t bin = int64_t{blockIdx.y} * kMassBins + mass_bin(x);
-    atomicAdd(reinterpret_cast<unsigned long long*>(p.masses + bin),
-              static_cast<unsigned long long>(mass_of(x)));
-    atomicAdd(reinterpret_cast<unsigned long long*>(p.counts + bin), 1ull);
+    const uint64_t mass = mass_of(x);
+    if (mass > 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(p.masses + bin),
+                static_cast<unsigned long long>(mass));
+    }
+    if (column.top_k > 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(p.counts + bin), 1ull);
+    }
   }
 }
 
@@ -160,7 +117,7 @@ dim3 blocks_of(int n_slices, int n_columns) {
 void launch_describe(const SampleParams& p, cudaStream_t stream) {
   arm_mutant();
   scan_slices<<<blocks_of(p.n_vocab_slices, p.n_columns), kSliceThreads, 0, stream>>>(p, true);
-  describe_columns<<<p.n_columns, kSliceThreads, 0, stream>>>(p);
+  describe_columns<<<p.n_columns, kColumnThreads, 0, stream>>>(p);
   cuda_check_launch("sample, largest logits");
 }
 

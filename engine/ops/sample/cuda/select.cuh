@@ -1,4 +1,5 @@
-// The k largest of distinct ranks (slices.cuh), found by a whole block digit by digit.
+// Where the weight of distinct ranks (slices.cuh), added from the largest down, reaches a
+// threshold: found by a whole block digit by digit.
 #pragma once
 
 #include "engine/ops/argmax/cuda/slices.cuh"
@@ -11,7 +12,6 @@ struct SelectShared {
   uint64_t weight[kDigits];
   int digit;
   uint64_t before;  // weight of larger digits
-  uint64_t inside;  // weight of the digit
 };
 
 // In the first warp: the largest digit at which the weight from the top reaches `wanted`; none:
@@ -37,7 +37,6 @@ __device__ __forceinline__ void find_digit(SelectShared& shared, uint64_t wanted
     }
     shared.digit = digit;
     shared.before = before;
-    shared.inside = shared.weight[digit];
     return;
   }
 }
@@ -48,9 +47,8 @@ struct Selected {
 };
 
 // for_each(f) calls f(rank) for every element of this thread; weight_of(rank) is a whole number.
-// kExact: the rank of that element; else it may end in zeros, and exactly the elements that are not
-// below it are the wanted ones. Rank 0: there is less than `wanted`.
-template <bool kExact, typename ForEach, typename WeightOf>
+// Rank 0: there is less than `wanted`.
+template <typename ForEach, typename WeightOf>
 __device__ __forceinline__ Selected select_from_top(const ForEach& for_each,
                                                     const WeightOf& weight_of, uint64_t wanted,
                                                     SelectShared& shared) {
@@ -72,10 +70,8 @@ __device__ __forceinline__ Selected select_from_top(const ForEach& for_each,
     selected.rank |= static_cast<uint64_t>(shared.digit) << shift;
     selected.before += shared.before;
     mask |= uint64_t{kDigits - 1} << shift;
-    const bool all_wanted = !kExact && shared.inside == wanted - selected.before;
     // Nothing of `shared` may change before all have read it.
     __syncthreads();
-    if (all_wanted) return selected;
   }
   return selected;
 }

@@ -38,13 +38,6 @@ __device__ __forceinline__ float exp2_of(float x) {
   return y;
 }
 
-// low to the lower half.
-__device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
 // 16 keys by 8 values, transposed: the B fragment of one tile of values.
 __device__ __forceinline__ void load_value_tile(const uint16_t* row, uint32_t& b0, uint32_t& b1) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
