@@ -34,9 +34,9 @@ std::string lower(std::string_view text) {
 
 std::string described(const std::vector<Card>& cards) {
   if (cards.empty()) return "the driver shows no card";
-  std::string text = "here are";
+  std::string text = cards.size() == 1 ? "here is" : "here are";
   for (const Card& card : cards) {
-    text += fmt::format("{} {} ({}, {})", card.index == 0 ? "" : ";", card.index, card.uuid,
+    text += fmt::format("{} card {} ({}, {})", card.index == 0 ? "" : ";", card.index, card.uuid,
                         card.pci_id);
   }
   return text;

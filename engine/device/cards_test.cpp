@@ -42,6 +42,7 @@ TEST(Cards, WithoutAListTheFirstOnesAreTaken) {
   const Refused one = refusal("", 2, false, {kTwo[0]});
   EXPECT_EQ(one.code, static_cast<int>(ExitCode::device_error));
   EXPECT_NE(one.text.find("2 ranks need 2 cards"), std::string::npos) << one.text;
+  EXPECT_NE(one.text.find("here is card 0 (GPU-3f1c9a52"), std::string::npos) << one.text;
   EXPECT_NE(one.text.find("--share-device"), std::string::npos) << one.text;
 }
 
