@@ -144,9 +144,7 @@ void RankEngine::prefill_chunk(Slot& slot) {
   const float* last_row = rows + (end - begin - 1) * hidden;
   // All rows, also of a chunk that chooses no token: what differs here is in the states from now
   // on.
-  record_.rows_digest =
-      digest64(std::as_bytes(std::span(rows, static_cast<size_t>((end - begin) * hidden))),
-               record_.rows_digest);
+  digest_rows(rows, end - begin);
   if (end == slot.prompt_tokens()) {
     record_states(model_, *backend_, slot);
     plant_state_faults(model_.config, model_.comm.rank(), static_cast<int>(round_), slot.sequence);
@@ -164,6 +162,11 @@ void RankEngine::prefill_chunk(Slot& slot) {
   advance_mtp_in_prefill(slot, rows, begin, end);
   if (slot.decoding) slot.images.release();
   slot.result->prefill_s += seconds_since(start);
+}
+
+void RankEngine::digest_rows(const float* rows, int64_t n_rows) {
+  const std::span values(rows, static_cast<size_t>(n_rows * model_.config.hidden_size));
+  record_.rows_digest = digest64(std::as_bytes(values), record_.rows_digest);
 }
 
 // MTP slots up to end-1: slot i needs token i+1, which for the last slot of the prompt is the first
@@ -206,9 +209,7 @@ void RankEngine::decode_round() {
   const int64_t hidden = model_.config.hidden_size;
   const float* rows = backend_->forward(batch);
   const float* logits = backend_->logits(0, batch.n_columns());
-  record_.rows_digest =
-      digest64(std::as_bytes(std::span(rows, static_cast<size_t>(batch.n_columns() * hidden))),
-               record_.rows_digest);
+  digest_rows(rows, batch.n_columns());
 
   std::vector<Drafter::Advance> advances;
   for (size_t i = 0; i < running.size(); ++i) {

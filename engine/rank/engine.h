@@ -98,6 +98,7 @@ class RankEngine {
   bool make_room(const Request& request, std::unique_ptr<Slot>& slot, int index);
   void restore(Slot& slot, const Snapshot& snapshot);
   void prefill_chunk(Slot& slot);
+  void digest_rows(const float* rows, int64_t n_rows);
   void advance_mtp_in_prefill(Slot& slot, const float* rows, int64_t begin, int64_t end);
   void decode_round();
   std::vector<int32_t> accept_columns(Slot& slot, const float* logits, int64_t n_columns);

@@ -310,8 +310,10 @@ void mlp_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass) 
   row_parallel(card, layer.down_proj, buffers.wide[0], width, pass);
 }
 
-void norm_rows(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns, uint16_t* out,
-               int64_t out_stride) {
+namespace {
+
+RmsNormCudaArgs norm_args(const CardModel& card, uint16_t* x, const float* norm, int64_t n_columns,
+                          uint16_t* out, int64_t out_stride) {
   RmsNormCudaArgs args;
   args.x = x;
   args.x_stride = card.model.config.hidden_size;
@@ -322,22 +324,21 @@ void norm_rows(CardModel& card, uint16_t* x, const float* norm, int64_t n_column
   args.width = card.model.config.hidden_size;
   args.eps = card.model.config.rms_norm_eps;
   args.weight_offset = 1.0f;
-  rmsnorm_cuda(args, *card.stream);
+  return args;
+}
+
+}  // namespace
+
+void norm_rows(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns, uint16_t* out,
+               int64_t out_stride) {
+  rmsnorm_cuda(norm_args(card, x, norm, n_columns, out, out_stride), *card.stream);
 }
 
 void add_branch_and_norm(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns) {
-  RmsNormCudaArgs args;
-  args.x = x;
-  args.x_stride = card.model.config.hidden_size;
+  RmsNormCudaArgs args =
+      norm_args(card, x, norm, n_columns, card.buffers.normed, card.model.config.hidden_size);
   args.y0 = card.buffers.partials[0];
   if (card.model.comm.n_ranks() == 1) args.y1 = card.buffers.partials[1];
-  args.weight = norm;
-  args.out = card.buffers.normed;
-  args.out_stride = card.model.config.hidden_size;
-  args.n_rows = n_columns;
-  args.width = card.model.config.hidden_size;
-  args.eps = card.model.config.rms_norm_eps;
-  args.weight_offset = 1.0f;
   rmsnorm_cuda(args, *card.stream);
 }
 
