@@ -79,16 +79,10 @@ struct TileRows {
   }
   // Four 8 x 8 matrices whose rows start at (row, column) of lane 8 i + r for matrix i.
   __device__ __forceinline__ void load(int row, int column, uint32_t (&r)[4]) const {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(at(row, column)))
-                 : "memory");
+    load_matrices(at(row, column), r);
   }
   __device__ __forceinline__ void load_transposed(int row, int column, uint32_t (&r)[4]) const {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(at(row, column)))
-                 : "memory");
+    load_matrices_transposed(at(row, column), r);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "engine/base/float_formats.h"
@@ -14,6 +15,7 @@
 #include "engine/ops/linear/cuda/linear_cuda.h"
 #include "engine/ops/linear/cuda/linear_pack.h"
 #include "engine/ops/linear/linear.h"
+#include "engine/ops/linear/linear_test_matrix.h"
 
 namespace lockstep::linear_test {
 
@@ -35,6 +37,22 @@ struct Loaded {
   LinearCudaPlan plan;
   GuardedBytes weight;
 };
+
+// Codes of -4 ... 4 where a value is a code of its own; other codecs keep theirs.
+inline void put_small_integers(TestMatrix& matrix, PhiloxStream& random) {
+  const Codec codec = matrix.view().codec;
+  for (int64_t n = 0; n < matrix.view().n_rows; ++n) {
+    for (int64_t k = 0; k < matrix.view().n_cols; ++k) {
+      const float value = static_cast<float>(random.next_below(9)) - 4.0f;
+      const uint16_t half = codec == Codec::f16 ? float_to_f16(value) : float_to_bf16(value);
+      if (codec == Codec::fp8 || codec == Codec::fp8_block) {
+        matrix.row(n)[k] = std::byte{float_to_e4m3(value)};
+      } else if (codec == Codec::f16 || codec == Codec::bf16) {
+        std::memcpy(matrix.row(n) + 2 * k, &half, 2);
+      }
+    }
+  }
+}
 
 inline std::vector<uint16_t> random_bf16(int64_t n_tokens, int64_t n_cols, uint64_t seed) {
   PhiloxStream random(seed, 2);

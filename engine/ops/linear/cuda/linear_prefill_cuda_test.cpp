@@ -143,17 +143,7 @@ TEST_P(LinearPrefillCuda, IntegersHaveTheBitsOfDecode) {
   if (codec() == Codec::fp8_block || codec() == Codec::int4) view.block_scales = scales.data();
   if (view.row_scale != nullptr) view.row_scale = row_scale.data();
   PhiloxStream random(27);
-  for (int64_t n = 0; n < 130; ++n) {
-    for (int64_t k = 0; k < 544; ++k) {
-      const float value = static_cast<float>(random.next_below(9)) - 4.0f;
-      const uint16_t half = codec() == Codec::f16 ? float_to_f16(value) : float_to_bf16(value);
-      if (codec() == Codec::fp8 || codec() == Codec::fp8_block) {
-        matrix.row(n)[k] = std::byte{float_to_e4m3(value)};
-      } else if (codec() == Codec::f16 || codec() == Codec::bf16) {
-        std::memcpy(matrix.row(n) + 2 * k, &half, 2);
-      }
-    }
-  }
+  put_small_integers(matrix, random);
   std::vector<uint16_t> x(70 * 544);
   for (uint16_t& value : x) value = float_to_bf16(static_cast<float>(random.next_below(7)) - 3.0f);
   const Loaded loaded(view, family());
