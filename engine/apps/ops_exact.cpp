@@ -11,8 +11,11 @@
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
 #include "engine/ops/attention/cuda/attention_exact.h"
+#include "engine/ops/common/cuda/gdn_exact.h"
 #include "engine/ops/common/cuda/rows_exact.h"
+#include "engine/ops/common/cuda/vision_exact.h"
 #include "engine/ops/linear/cuda/linear_exact.h"
+#include "engine/ops/sample/cuda/sample_exact.h"
 
 namespace lockstep {
 namespace {
@@ -27,24 +30,33 @@ constexpr size_t kHead = 8;  // values that are printed beside the digest
 #define LOCKSTEP_CARD(function) nullptr
 #endif
 
-ExactOp row_op(const RowsExactOp& row) {
-  ExactOp op;
-  op.op = row.folder;
-  op.cases = {
-      {"the CPU's bits", 70, [op = row.op](uint64_t seed) { return rows_exact_host(op, seed); }}};
-#ifdef LOCKSTEP_CUDA
-  op.card = [op = row.op](size_t, uint64_t seed, Device& device, Stream& stream) {
-    return rows_exact_card(op, seed, device, stream);
-  };
-#endif
-  return op;
+// An op of a group whose answers one function gives.
+template <typename Op, typename CardFunction>
+ExactOp op_of_group(const char* folder, Op op, std::vector<ExactCase> cases, CardFunction card) {
+  ExactOp exact{folder, std::move(cases), nullptr};
+  if constexpr (!std::is_null_pointer_v<CardFunction>) {
+    exact.card = [op, card](size_t index, uint64_t seed, Device& device, Stream& stream) {
+      return card(op, index, seed, device, stream);
+    };
+  }
+  return exact;
 }
 
 std::vector<ExactOp> all_ops() {
   std::vector<ExactOp> ops = {
       {"attention", attention_exact_cases(), LOCKSTEP_CARD(attention_exact_card)},
-      {"linear", linear_exact_cases(), LOCKSTEP_CARD(linear_exact_card)}};
-  for (const RowsExactOp& row : kRowsExactOps) ops.push_back(row_op(row));
+      {"linear", linear_exact_cases(), LOCKSTEP_CARD(linear_exact_card)},
+      {"sample", sample_exact_cases(), LOCKSTEP_CARD(sample_exact_card)}};
+  for (const auto& [op, folder] : kRowsExactOps) {
+    ops.push_back(op_of_group(folder, op, rows_exact_cases(op), LOCKSTEP_CARD(rows_exact_card)));
+  }
+  for (const auto& [op, folder] : kGdnExactOps) {
+    ops.push_back(op_of_group(folder, op, gdn_exact_cases(op), LOCKSTEP_CARD(gdn_exact_card)));
+  }
+  for (const auto& [op, folder] : kVisionExactOps) {
+    ops.push_back(
+        op_of_group(folder, op, vision_exact_cases(op), LOCKSTEP_CARD(vision_exact_card)));
+  }
   return ops;
 }
 

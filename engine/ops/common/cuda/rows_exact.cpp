@@ -1,10 +1,9 @@
 #include "engine/ops/common/cuda/rows_exact.h"
 
-#include "engine/base/float_formats.h"
-#include "engine/base/philox.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/attention/kv_view.h"
 #include "engine/ops/bias_add/bias_add.h"
+#include "engine/ops/common/exact_values.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/gelu/gelu.h"
 #include "engine/ops/hadamard/hadamard.h"
@@ -18,15 +17,6 @@ namespace {
 
 constexpr int kHeadDim = 256;
 constexpr uint32_t kLevels = 997;  // of logits: fewer than columns, so that the largest is a tie
-
-std::vector<float> draw(PhiloxStream& random, int64_t n, float scale, bool bf16) {
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& value : values) {
-    value = scale * (2.0f * random.next_uniform() - 1.0f);
-    if (bf16) value = round_to_bf16(value);
-  }
-  return values;
-}
 
 std::vector<float> argmax_host(const RowsProblem& p) {
   std::vector<float> best;
@@ -50,21 +40,49 @@ std::vector<float> embedding_host(const RowsProblem& p) {
   return out;
 }
 
-std::vector<float> kv_write_host(const RowsProblem& p) {
+// The bytes of two pages that hold these keys and values.
+std::vector<float> pages_host(const std::vector<float>& k, const std::vector<float>& v,
+                              int64_t n_rows) {
   std::vector<std::byte> memory(
       static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim)));
   const uint32_t pages[2] = {1, 0};
-  const int64_t stride = p.width;
+  constexpr int64_t kStride = int64_t{kRowsKvHeads} * kHeadDim;
   kv_write({{KvType::int8, kRowsKvHeads, kHeadDim, memory.data(), pages},
-            p.x.data(),
-            p.y.data(),
-            stride,
-            stride,
+            k.data(),
+            v.data(),
+            kStride,
+            kStride,
             kRowsFirst,
-            p.n_rows});
+            n_rows});
   std::vector<float> bytes;
   for (const std::byte b : memory) bytes.push_back(static_cast<float>(b));
   return bytes;
+}
+
+// Norm, rotation and transform of heads that lie `stride` apart.
+std::vector<float> prepared_host(const RowsProblem& p, const std::vector<float>& x, int64_t stride,
+                                 const float* norm, int n_heads, ThreadPool& pool) {
+  std::vector<float> out(static_cast<size_t>(p.n_rows * n_heads * kHeadDim));
+  const int64_t n = p.n_rows * n_heads;
+  rmsnorm(
+      {x.data(), stride, norm, out.data(), kHeadDim, n, kHeadDim, kRowsEps, 1.0f, Rounding::bf16},
+      pool);
+  const std::vector<float> inv_freq = rope_inverse_frequencies(1e7, kRowsRotary);
+  rope({out.data(), int64_t{n_heads} * kHeadDim, p.positions.data(), inv_freq.data(), p.n_rows,
+        n_heads, kHeadDim, kRowsRotary, Rounding::bf16},
+       pool);
+  hadamard(out.data(), kHeadDim, n, kHeadDim, Rounding::bf16, pool);
+  return out;
+}
+
+std::vector<float> heads_host(const RowsProblem& p, ThreadPool& pool) {
+  const float* norm = p.weight.data();
+  std::vector<float> out = prepared_host(p, p.x, int64_t{2} * kHeadDim, norm, kRowsHeads, pool);
+  const std::vector<float> k =
+      prepared_host(p, rows_keys(p), kHeadDim, norm + kHeadDim, kRowsKvHeads, pool);
+  const std::vector<float> bytes = pages_host(k, rows_values(p), p.n_rows);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+  return out;
 }
 
 std::vector<float> rope_host(RowsProblem p, ThreadPool& pool) {
@@ -90,34 +108,7 @@ std::vector<float> in_place_host(RowsOp op, RowsProblem p, ThreadPool& pool) {
   return p.x;
 }
 
-}  // namespace
-
-RowsProblem rows_problem(RowsOp op, uint64_t seed) {
-  PhiloxStream random(seed, 3);
-  const bool product = op == RowsOp::bias_add || op == RowsOp::gelu;  // x is not rounded yet
-  RowsProblem p;
-  p.n_rows = 33;
-  p.width = op == RowsOp::kv_write || op == RowsOp::rope ? kRowsKvHeads * kHeadDim
-            : op == RowsOp::argmax                       ? 5000
-                                                         : 256;
-  p.x = draw(random, p.n_rows * p.width, 3.0f, !product);
-  p.y = draw(random, p.n_rows * p.width, 3.0f, true);
-  p.weight = draw(random, p.width, 1.0f, false);
-  for (int i = 0; i < 50; ++i) {
-    p.ids.push_back(static_cast<int32_t>(random.next_below(static_cast<uint32_t>(p.n_rows))));
-  }
-  for (int64_t r = 0; r < p.n_rows; ++r) {
-    RopePosition position;
-    for (int32_t& axis : position) axis = static_cast<int32_t>(random.next_below(1u << 18));
-    p.positions.push_back(position);
-  }
-  if (op == RowsOp::argmax) {
-    for (float& value : p.x) value = static_cast<float>(random.next_below(kLevels));
-  }
-  return p;
-}
-
-std::vector<float> rows_exact_host(RowsOp op, uint64_t seed) {
+std::vector<float> host_answer(RowsOp op, uint64_t seed) {
   RowsProblem p = rows_problem(op, seed);
   ThreadPool pool(1);
   std::vector<float> out(p.x.size());
@@ -127,7 +118,9 @@ std::vector<float> rows_exact_host(RowsOp op, uint64_t seed) {
     case RowsOp::embedding:
       return embedding_host(p);
     case RowsOp::kv_write:
-      return kv_write_host(p);
+      return pages_host(p.x, p.y, p.n_rows);
+    case RowsOp::prepare_heads:
+      return heads_host(p, pool);
     case RowsOp::rope:
       return rope_host(std::move(p), pool);
     case RowsOp::rmsnorm:
@@ -143,6 +136,47 @@ std::vector<float> rows_exact_host(RowsOp op, uint64_t seed) {
     default:
       return in_place_host(op, std::move(p), pool);
   }
+}
+
+}  // namespace
+
+RowsProblem rows_problem(RowsOp op, uint64_t seed) {
+  PhiloxStream random(seed, 3);
+  const bool product = op == RowsOp::bias_add || op == RowsOp::gelu;  // x is not rounded yet
+  RowsProblem p;
+  p.n_rows = 33;
+  p.width = op == RowsOp::kv_write || op == RowsOp::rope ? kRowsKvHeads * kHeadDim
+            : op == RowsOp::prepare_heads                ? kRowsHeads * 2 * kHeadDim
+            : op == RowsOp::argmax                       ? 5000
+                                                         : 256;
+  p.x = exact_floats(random, p.n_rows * p.width, 3.0f, !product);
+  p.y = exact_floats(random, p.n_rows * p.width, 3.0f, true);
+  p.weight = exact_floats(random, p.width, 1.0f, false);
+  for (int i = 0; i < 50; ++i) {
+    p.ids.push_back(static_cast<int32_t>(random.next_below(static_cast<uint32_t>(p.n_rows))));
+  }
+  for (int64_t r = 0; r < p.n_rows; ++r) {
+    RopePosition position;
+    for (int32_t& axis : position) axis = static_cast<int32_t>(random.next_below(1u << 18));
+    p.positions.push_back(position);
+  }
+  if (op == RowsOp::argmax) {
+    for (float& value : p.x) value = static_cast<float>(random.next_below(kLevels));
+  }
+  return p;
+}
+
+std::vector<float> rows_keys(const RowsProblem& p) {
+  return {p.y.begin(), p.y.begin() + p.n_rows * kRowsKvHeads * kHeadDim};
+}
+
+std::vector<float> rows_values(const RowsProblem& p) {
+  const int64_t n = p.n_rows * kRowsKvHeads * kHeadDim;
+  return {p.y.begin() + n, p.y.begin() + 2 * n};
+}
+
+std::vector<ExactCase> rows_exact_cases(RowsOp op) {
+  return {{"the CPU's bits", 70, [op](uint64_t seed) { return host_answer(op, seed); }}};
 }
 
 }  // namespace lockstep

@@ -29,35 +29,44 @@ enum class RowsOp : uint8_t {
   gelu,
   hadamard,
   kv_write,
+  prepare_heads,
   residual_add,
   rmsnorm,
   rope,
   swiglu
 };
 
-inline constexpr int kRowsKvHeads = 2;     // kv_write, rope
-inline constexpr int kRowsRotary = 64;     // rope
-inline constexpr float kRowsEps = 1e-6f;   // rmsnorm
-inline constexpr int64_t kRowsFirst = 61;  // kv_write: the first position, before a page's end
+inline constexpr int kRowsKvHeads = 2;     // kv_write, prepare_heads, rope
+inline constexpr int kRowsHeads = 6;       // prepare_heads: queries, each with its gate beside it
+inline constexpr int kRowsRotary = 64;     // prepare_heads, rope
+inline constexpr float kRowsEps = 1e-6f;   // prepare_heads, rmsnorm
+inline constexpr int64_t kRowsFirst = 61;  // prepare_heads, kv_write: just before a page's end
 
 RowsProblem rows_problem(RowsOp op, uint64_t seed);
-std::vector<float> rows_exact_host(RowsOp op, uint64_t seed);
 
-// CUDA builds alone.
-std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Stream& stream);
+// Keys and values of prepare_heads: the two halves of y, [rows, KV heads, 256] each.
+std::vector<float> rows_keys(const RowsProblem& p);
+std::vector<float> rows_values(const RowsProblem& p);
+
+std::vector<ExactCase> rows_exact_cases(RowsOp op);  // one
+
+// CUDA builds alone. The answer to rows_exact_cases(op)[index].
+std::vector<float> rows_exact_card(RowsOp op, size_t index, uint64_t seed, Device& device,
+                                   Stream& stream);
 
 // The folder of the op, and its one case.
 struct RowsExactOp {
   RowsOp op;
   const char* folder;
 };
-inline constexpr std::array<RowsExactOp, 10> kRowsExactOps = {{
+inline constexpr std::array<RowsExactOp, 11> kRowsExactOps = {{
     {RowsOp::argmax, "argmax"},
     {RowsOp::bias_add, "bias_add"},
     {RowsOp::embedding, "embedding"},
     {RowsOp::gelu, "gelu"},
     {RowsOp::hadamard, "hadamard"},
     {RowsOp::kv_write, "kv_write"},
+    {RowsOp::prepare_heads, "prepare_heads"},
     {RowsOp::residual_add, "residual_add"},
     {RowsOp::rmsnorm, "rmsnorm"},
     {RowsOp::rope, "rope"},

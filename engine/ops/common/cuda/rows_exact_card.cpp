@@ -1,10 +1,11 @@
-#include "engine/base/float_formats.h"
 #include "engine/ops/argmax/cuda/argmax_cuda.h"
 #include "engine/ops/bias_add/cuda/bias_add_cuda.h"
+#include "engine/ops/common/cuda/card_array.h"
 #include "engine/ops/common/cuda/rows_exact.h"
 #include "engine/ops/embedding/cuda/embedding_cuda.h"
 #include "engine/ops/hadamard/cuda/hadamard_cuda.h"
 #include "engine/ops/kv_write/cuda/kv_write_cuda.h"
+#include "engine/ops/prepare_heads/cuda/prepare_heads_cuda.h"
 #include "engine/ops/residual_add/cuda/residual_add_cuda.h"
 #include "engine/ops/rmsnorm/cuda/rmsnorm_cuda.h"
 #include "engine/ops/rope/cuda/rope_cuda.h"
@@ -15,51 +16,14 @@ namespace {
 
 constexpr int kHeadDim = 256;
 
-// An array on the card, copied there when it is made.
-template <typename T>
-class OnCard {
- public:
-  OnCard(const std::vector<T>& values, Device& device, Stream& stream)
-      : memory_(device, static_cast<int64_t>(values.size() * sizeof(T))),
-        stream_(stream),
-        n_(values.size()) {
-    stream.copy_in(memory_.data(), values.data(), memory_.size());
-    stream.synchronize();
-  }
-  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
-  std::vector<T> values() const {
-    std::vector<T> out(n_);
-    stream_.copy_out(out.data(), memory_.data(), memory_.size());
-    stream_.synchronize();
-    return out;
-  }
-
- private:
-  DeviceMemory memory_;
-  Stream& stream_;
-  size_t n_;
-};
-
-std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
-  std::vector<uint16_t> bits;
-  for (const float value : values) bits.push_back(float_to_bf16(value));
-  return bits;
-}
-
 template <typename T>
 std::vector<float> floats_of(const std::vector<T>& values) {
   return {values.begin(), values.end()};
 }
 
-std::vector<float> wide(const std::vector<uint16_t>& bits) {
-  std::vector<float> values;
-  for (const uint16_t b : bits) values.push_back(bf16_to_float(b));
-  return values;
-}
-
 std::vector<float> argmax_card(const RowsProblem& p, Device& device, Stream& stream) {
-  const OnCard x(p.x, device, stream);
-  const OnCard best(std::vector<int32_t>(static_cast<size_t>(p.n_rows)), device, stream);
+  const CardArray x(p.x, device, stream);
+  const CardArray best(std::vector<int32_t>(static_cast<size_t>(p.n_rows)), device, stream);
   const auto n_columns = static_cast<int>(p.n_rows);
   const DeviceMemory workspace(device, argmax_workspace_bytes(p.width, n_columns));
   argmax_cuda({x.data(), p.width, p.width, n_columns, workspace.data(), best.data(), nullptr},
@@ -68,33 +32,33 @@ std::vector<float> argmax_card(const RowsProblem& p, Device& device, Stream& str
 }
 
 std::vector<float> bias_card(RowsOp op, const RowsProblem& p, Device& device, Stream& stream) {
-  const OnCard x(p.x, device, stream);
-  const OnCard bias(p.weight, device, stream);
-  const OnCard out(std::vector<uint16_t>(p.x.size()), device, stream);
+  const CardArray x(p.x, device, stream);
+  const CardArray bias(p.weight, device, stream);
+  const CardArray out(std::vector<uint16_t>(p.x.size()), device, stream);
   bias_add_cuda({x.data(), bias.data(), out.data(), p.n_rows, p.width,
                  op == RowsOp::gelu ? AfterBias::gelu_exact : AfterBias::store},
                 stream);
-  return wide(out.values());
+  return floats_of_bf16(out.values());
 }
 
 std::vector<float> embedding_card(const RowsProblem& p, Device& device, Stream& stream) {
-  const OnCard table(bf16_of(p.x), device, stream);
-  const OnCard ids(p.ids, device, stream);
-  const OnCard out(std::vector<uint16_t>(p.ids.size() * static_cast<size_t>(p.width)), device,
-                   stream);
+  const CardArray table(bf16_of_floats(p.x), device, stream);
+  const CardArray ids(p.ids, device, stream);
+  const CardArray out(std::vector<uint16_t>(p.ids.size() * static_cast<size_t>(p.width)), device,
+                      stream);
   embedding_cuda({Codec::bf16, reinterpret_cast<const std::byte*>(table.data()), 2 * p.width,
                   p.n_rows, p.width, ids.data(), static_cast<int64_t>(p.ids.size()), out.data()},
                  stream);
-  return wide(out.values());
+  return floats_of_bf16(out.values());
 }
 
 std::vector<float> kv_write_card(const RowsProblem& p, Device& device, Stream& stream) {
   const auto bytes = static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim));
-  const OnCard memory(std::vector<std::byte>(bytes), device, stream);
-  const OnCard pages(std::vector<uint32_t>{1, 0}, device, stream);
-  const OnCard first(std::vector<int32_t>{static_cast<int32_t>(kRowsFirst)}, device, stream);
-  const OnCard k(bf16_of(p.x), device, stream);
-  const OnCard v(bf16_of(p.y), device, stream);
+  const CardArray memory(std::vector<std::byte>(bytes), device, stream);
+  const CardArray pages(std::vector<uint32_t>{1, 0}, device, stream);
+  const CardArray first(std::vector<int32_t>{static_cast<int32_t>(kRowsFirst)}, device, stream);
+  const CardArray k(bf16_of_floats(p.x), device, stream);
+  const CardArray v(bf16_of_floats(p.y), device, stream);
   kv_write_cuda({{KvType::int8, kRowsKvHeads, kHeadDim, memory.data(), pages.data()},
                  k.data(),
                  p.width,
@@ -108,22 +72,64 @@ std::vector<float> kv_write_card(const RowsProblem& p, Device& device, Stream& s
   return out;
 }
 
-std::vector<float> rope_card(const RowsProblem& p, Device& device, Stream& stream) {
+// Angles of the rows' positions.
+CardArray<float> angles_card(const RowsProblem& p, Device& device, Stream& stream) {
   constexpr int kPairs = kRowsRotary / 2;
-  const OnCard x(bf16_of(p.x), device, stream);
-  const OnCard positions(p.positions, device, stream);
-  const OnCard inv_freq(rope_inverse_frequencies(1e7, kRowsRotary), device, stream);
-  const OnCard angles(std::vector<float>(static_cast<size_t>(p.n_rows * kPairs * 2)), device,
-                      stream);
+  const CardArray positions(p.positions, device, stream);
+  const CardArray inv_freq(rope_inverse_frequencies(1e7, kRowsRotary), device, stream);
+  CardArray angles(std::vector<float>(static_cast<size_t>(p.n_rows * kPairs * 2)), device, stream);
   rope_angles_cuda(positions.data(), inv_freq.data(), p.n_rows, kPairs, angles.data(), stream);
-  rope_cuda({x.data(), p.width, angles.data(), p.n_rows, kRowsKvHeads, kHeadDim, kPairs}, stream);
-  return wide(x.values());
+  stream.synchronize();
+  return angles;
+}
+
+std::vector<float> rope_card(const RowsProblem& p, Device& device, Stream& stream) {
+  const CardArray x(bf16_of_floats(p.x), device, stream);
+  const CardArray<float> angles = angles_card(p, device, stream);
+  rope_cuda({x.data(), p.width, angles.data(), p.n_rows, kRowsKvHeads, kHeadDim, kRowsRotary / 2},
+            stream);
+  return floats_of_bf16(x.values());
+}
+
+std::vector<float> heads_card(const RowsProblem& p, Device& device, Stream& stream) {
+  const auto bytes = static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim));
+  const CardArray memory(std::vector<std::byte>(bytes), device, stream);
+  const CardArray pages(std::vector<uint32_t>{1, 0}, device, stream);
+  const CardArray first(std::vector<int32_t>{static_cast<int32_t>(kRowsFirst)}, device, stream);
+  const CardArray x(bf16_of_floats(p.x), device, stream);
+  const CardArray k(bf16_of_floats(rows_keys(p)), device, stream);
+  const CardArray v(bf16_of_floats(rows_values(p)), device, stream);
+  const CardArray norms(p.weight, device, stream);
+  const CardArray<float> angles = angles_card(p, device, stream);
+  const CardArray out(std::vector<uint16_t>(p.x.size() / 2), device, stream);
+  PrepareHeadsCudaArgs args;
+  args.q = x.data();
+  args.q_stride = p.width;
+  args.q_head_stride = int64_t{2} * kHeadDim;
+  args.q_norm = norms.data();
+  args.q_out = out.data();
+  args.n_heads = kRowsHeads;
+  args.k = k.data();
+  args.v = v.data();
+  args.k_stride = args.v_stride = int64_t{kRowsKvHeads} * kHeadDim;
+  args.k_norm = norms.data() + kHeadDim;
+  args.cache = {KvType::int8, kRowsKvHeads, kHeadDim, memory.data(), pages.data()};
+  args.first_position = first.data();
+  args.angles = angles.data();
+  args.n_pairs = kRowsRotary / 2;
+  args.rotate = true;
+  args.eps = kRowsEps;
+  args.n_tokens = p.n_rows;
+  prepare_heads_cuda(args, stream);
+  std::vector<float> answer = floats_of_bf16(out.values());
+  for (const std::byte b : memory.values()) answer.push_back(static_cast<float>(b));
+  return answer;
 }
 
 std::vector<float> rmsnorm_card(const RowsProblem& p, Device& device, Stream& stream) {
-  const OnCard x(bf16_of(p.x), device, stream);
-  const OnCard weight(p.weight, device, stream);
-  const OnCard out(std::vector<uint16_t>(p.x.size()), device, stream);
+  const CardArray x(bf16_of_floats(p.x), device, stream);
+  const CardArray weight(p.weight, device, stream);
+  const CardArray out(std::vector<uint16_t>(p.x.size()), device, stream);
   RmsNormCudaArgs args;
   args.x = x.data();
   args.x_stride = args.out_stride = p.width;
@@ -134,12 +140,13 @@ std::vector<float> rmsnorm_card(const RowsProblem& p, Device& device, Stream& st
   args.eps = kRowsEps;
   args.weight_offset = 1.0f;
   rmsnorm_cuda(args, stream);
-  return wide(out.values());
+  return floats_of_bf16(out.values());
 }
 
 }  // namespace
 
-std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Stream& stream) {
+std::vector<float> rows_exact_card(RowsOp op, size_t /*index*/, uint64_t seed, Device& device,
+                                   Stream& stream) {
   const RowsProblem p = rows_problem(op, seed);
   switch (op) {
     case RowsOp::argmax:
@@ -151,6 +158,8 @@ std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Str
       return embedding_card(p, device, stream);
     case RowsOp::kv_write:
       return kv_write_card(p, device, stream);
+    case RowsOp::prepare_heads:
+      return heads_card(p, device, stream);
     case RowsOp::rope:
       return rope_card(p, device, stream);
     case RowsOp::rmsnorm:
@@ -158,8 +167,8 @@ std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Str
     default:
       break;
   }
-  const OnCard x(bf16_of(p.x), device, stream);
-  const OnCard y(bf16_of(p.y), device, stream);
+  const CardArray x(bf16_of_floats(p.x), device, stream);
+  const CardArray y(bf16_of_floats(p.y), device, stream);
   if (op == RowsOp::residual_add) {
     residual_add_cuda(x.data(), y.data(), static_cast<int64_t>(p.x.size()), stream);
   } else if (op == RowsOp::hadamard) {
@@ -168,7 +177,7 @@ std::vector<float> rows_exact_card(RowsOp op, uint64_t seed, Device& device, Str
     swiglu_cuda({x.data(), p.width, y.data(), p.width, x.data(), p.width, p.n_rows, p.width},
                 stream);
   }
-  return wide(x.values());
+  return floats_of_bf16(x.values());
 }
 
 }  // namespace lockstep
