@@ -150,10 +150,14 @@ const std::string& GateRuns::backend_missing() {
   if (backend_missing_) return *backend_missing_;
   backend_missing_ = "";
   if (options_.policy.backend == "cpu") return *backend_missing_;
+  if (options_.model.empty()) {
+    return *(backend_missing_ = "no golden model beside these programs: give --model and --oracle");
+  }
   EngineOptions engine;
   engine.engine = options_.engine;
   engine.model = options_.model;
   engine.backend = options_.policy.backend;
+  engine.precision = "bf16";  // the only one that every backend computes in
   EngineJob job;
   job.name = "probe";
   job.ids = {1};
@@ -167,6 +171,7 @@ const std::string& GateRuns::backend_missing() {
 }
 
 const std::vector<EngineResult>& GateRuns::results(const RunSpec& spec) {
+  if (!backend_missing().empty()) throw BackendMissing(backend_missing());
   const Oracle& prompts = spec.short_prompts ? short_oracle() : oracle();
   std::vector<EngineJob> jobs = oracle_jobs(prompts, spec.precision);
   if (spec.max_tokens > 0) shorten(jobs, spec.max_tokens);

@@ -10,9 +10,11 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
 #include "engine/base/temp_dir.h"
+#include "validation/gate/run_digest.h"
 #include "validation/receipt/receipt_file.h"
 #include "validation/receipt/waivers.h"
 #include "validation/testing/source_tree.h"
+#include "validation/testing/synthetic_run.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +32,20 @@ constexpr const char* kOpList = R"({"format": "lockstep-op-tests", "format_versi
   "mutant_program": "ops_cuda_mutants_test",
   "mutants": [{"name": "linear_tail", "number": 1, "op": "linear"},
               {"name": "attention_mask", "number": 2, "op": "attention"}]})";
+
+// What the fake engine answers: to the question whether it runs at all, then for the oracle.
+void write_engine(const fs::path& golden, const fs::path& program) {
+  const fs::path model = golden / "tiny-qwen3_5";
+  testing::SyntheticRun run = testing::make_synthetic_run(Precision::bf16);
+  testing::write_model(model);
+  fs::create_directories(golden / "oracle");
+  testing::write_oracle(run.oracle, golden / "oracle/public");
+  testing::write_engine_outputs(run.results, 1, model / "outputs-bf16-tp1");
+  std::vector<EngineResult> probe = {run.result("beta")};
+  probe[0].name = "probe";
+  testing::write_engine_outputs(first_tokens(std::move(probe), 1), 1, model / "outputs-call-1");
+  fs::copy_file(fs::path(LOCKSTEP_SOURCE_DIR) / "validation/testing/fake_engine.sh", program);
+}
 
 // A tree as cmake --install makes it: bin with the real gate, tests and the other programs fakes.
 class OpGate : public ::testing::Test {
@@ -50,11 +66,13 @@ class OpGate : public ::testing::Test {
     fs::copy_file(fakes / "fake_op_bench.sh", root() / "bin/lockstep-bench");
     fs::copy_file(fakes / "fake_sanitizer.sh", root() / "bin/compute-sanitizer");
     write("tests/op_tests.json", kOpList);
+    write_engine(golden(), root() / "bin/lockstep-generate");
     tree_.write("engine/ops/attention/cuda/decode.cu", "int decode = 1;\n");
     bake();
   }
 
   fs::path root() const { return dir_.path(); }
+  fs::path golden() const { return root() / "share/lockstep/golden"; }
   void write(const std::string& path, const std::string& text = "") const {
     write_file_atomically(root() / path, text);
   }
@@ -75,6 +93,7 @@ class OpGate : public ::testing::Test {
       argv.insert(argv.end(), {"--sanitizer", (root() / "bin/compute-sanitizer").string()});
     }
     argv.insert(argv.end(), more.begin(), more.end());
+    fs::remove(golden() / "tiny-qwen3_5/arguments");  // counts calls
     return run_process(argv, std::chrono::seconds(120), {{"REAL", kBin + "/lockstep-ops-exact"}});
   }
   Json receipt() const { return Json::parse(read_text_file(root() / "report/receipt.json")); }
@@ -113,7 +132,7 @@ TEST_F(OpGate, HonestOpsPassAndTheReceiptCoversThem) {
   EXPECT_EQ(red(0, {"--receipt", folder.string()}), kNoProfile);
   const Json json = receipt();
   EXPECT_EQ(json["complete"], true);
-  EXPECT_EQ(json["proven"], (Json{{"checks", 9}, {"able_to_fail", 8}})) << "none for a skip";
+  EXPECT_EQ(json["proven"], (Json{{"checks", 11}, {"able_to_fail", 10}})) << "none for a skip";
   EXPECT_EQ(json["sources"]["units"].size(), 2u);
   const Json& ops = json["ops"];
   EXPECT_EQ(ops["card"]["uuid"], "GPU-0");
@@ -260,6 +279,7 @@ TEST_F(OpGate, TimesWithoutSamplesAreMistrusted) {
 
 TEST_F(OpGate, WithoutACardNothingIsJudged) {
   write("bin/no-card", "lockstep-ops-exact: no CUDA device here\n");
+  write("share/lockstep/golden/tiny-qwen3_5/no-backend", "lockstep-rank: no CUDA device here\n");
   const ProcessResult result = gate();
   EXPECT_EQ(result.exit_code, 77) << result.stdout_text;
   const Json json = Json::parse(result.stdout_text);
@@ -274,6 +294,26 @@ TEST_F(OpGate, WithoutOpProgramsNothingIsJudged) {
   EXPECT_NE(result.stdout_text.find("no list of op tests"), std::string::npos);
   write("tests/op_tests.json", "{}");
   EXPECT_EQ(red(1).at("card"), "FAIL");
+}
+
+TEST_F(OpGate, TheEngineIsComparedWithTheOracle) {
+  testing::SyntheticRun run = testing::make_synthetic_run(Precision::bf16);
+  run.perturb("alpha", "layers.1.mixer", 0.5);
+  testing::write_engine_outputs(run.results, 1, golden() / "tiny-qwen3_5/outputs-bf16-tp1");
+  Verdicts expected = kNoProfile;
+  expected["oracle-tp1-bf16"] = "FAIL";
+  EXPECT_EQ(red(1), expected);
+  EXPECT_NE(step("oracle-tp1-bf16")["repro"].get<std::string>().find("--backend cuda"),
+            std::string::npos);
+}
+
+TEST_F(OpGate, WithoutTheModelTheEngineIsNotJudged) {
+  fs::remove_all(golden());
+  Verdicts expected = kNoProfile;
+  expected["cuda-device"] = expected["oracle-tp1-bf16"] = "SKIPPED";
+  EXPECT_EQ(red(77), expected);
+  EXPECT_NE(step("cuda-device")["detail"].get<std::string>().find("give --model"),
+            std::string::npos);
 }
 
 TEST_F(OpGate, AnOpWithoutTestProgramIsFound) {

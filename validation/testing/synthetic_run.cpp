@@ -254,7 +254,7 @@ void write_engine_outputs(const std::vector<EngineResult>& results, int tp,
     for (const StepLogits& step : result.logits) {
       steps.push_back({{"ids", step.ids}, {"values", step.values}, {"lse", step.log_sum_exp}});
     }
-    const int n_prompt = result.name == "alpha" ? 20 : 5;
+    const int n_prompt = result.name == "alpha" ? 20 : result.name == "probe" ? 1 : 5;
     lines += Json{{"name", result.name},
                   {"ids", result.ids},
                   {"finish_reason", "length"},
