@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     int exit_code = 0;
     lockstep::add_cpu_command(app, exit_code);
+    lockstep::add_gate_command(app, exit_code);
 #ifdef LOCKSTEP_CUDA
     lockstep::add_ops_command(app, exit_code);
 #endif

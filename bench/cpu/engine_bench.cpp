@@ -40,24 +40,6 @@ std::string reason_of(const std::string& stderr_text) {
   return reason.substr(0, reason.find('\n'));
 }
 
-std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs) {
-  const TempDir folder;
-  const fs::path job_file = folder.path() / "jobs.jsonl";
-  write_file_atomically(job_file, jobs);
-  argv.push_back("--jobs=" + job_file.string());
-  argv.push_back("--out=" + (folder.path() / "out").string());
-  const ProcessResult result = run_process(argv, kEngineDeadline);
-  if (result.timed_out) fail("{}: did not end within {} min", argv[0], kEngineDeadline.count());
-  if (result.exit_code != 0) {
-    fail("{} ended with exit code {}: {}", argv[0], result.exit_code,
-         reason_of(result.stderr_text));
-  }
-  std::istringstream lines(read_text_file(folder.path() / "out" / "results.jsonl"));
-  std::vector<EngineTiming> timings;
-  for (std::string line; std::getline(lines, line);) timings.push_back(parse_timing(line));
-  return timings;
-}
-
 template <typename T>
 T number(const Json& json, const char* object, const char* key) {
   const Json::json_pointer at("/" + std::string(object) + "/" + key);
@@ -127,6 +109,24 @@ EngineTiming parse_timing(const std::string& line) {
   timing.n_rounds = std::max(number<int64_t>(json, "mtp", "rounds"),
                              timing.decode_tokens - number<int64_t>(json, "mtp", "accepted"));
   return timing;
+}
+
+std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs) {
+  const TempDir folder;
+  const fs::path job_file = folder.path() / "jobs.jsonl";
+  write_file_atomically(job_file, jobs);
+  argv.push_back("--jobs=" + job_file.string());
+  argv.push_back("--out=" + (folder.path() / "out").string());
+  const ProcessResult result = run_process(argv, kEngineDeadline);
+  if (result.timed_out) fail("{}: did not end within {} min", argv[0], kEngineDeadline.count());
+  if (result.exit_code != 0) {
+    fail("{} ended with exit code {}: {}", argv[0], result.exit_code,
+         reason_of(result.stderr_text));
+  }
+  std::istringstream lines(read_text_file(folder.path() / "out" / "results.jsonl"));
+  std::vector<EngineTiming> timings;
+  for (std::string line; std::getline(lines, line);) timings.push_back(parse_timing(line));
+  return timings;
 }
 
 void run_engine_bench(const CpuBenchSettings& settings, const EngineSetup& setup,

@@ -44,6 +44,10 @@ struct EngineTiming {
 // One line of results.jsonl. Throws Error that names a missing field.
 EngineTiming parse_timing(const std::string& line);
 
+// One start of lockstep-generate, `argv` without its files: a timing for each job. Throws Error
+// with the engine's words.
+std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs);
+
 // One start of the engine: books every prompt against the roofs of n_ranks * n_threads threads.
 void run_engine_bench(const CpuBenchSettings& settings, const EngineSetup& setup,
                       const std::vector<BenchPrompt>& prompts, const ModelConfig& config,

@@ -147,9 +147,11 @@ void bench_gate(GateContext& gate, GateStep& step) {
   if (!gate.runs.backend_missing().empty()) return skip(step, gate.runs.backend_missing());
   if (baseline.empty()) return skip(step, "no build to compare with: use --baseline DIR");
   const std::string here = sibling_program("").parent_path().string();
-  step.repro = fmt::format("lockstep bench gate {} {}", baseline.string(), here);
-  judge_program(step,
-                {sibling_program("lockstep-bench").string(), "gate", baseline.string(), here});
+  const std::string& backend = gate.options.policy.backend;
+  step.repro =
+      fmt::format("lockstep bench gate {} {} --backend {}", baseline.string(), here, backend);
+  judge_program(step, {sibling_program("lockstep-bench").string(), "gate", baseline.string(), here,
+                       "--backend", backend, "--model", gate.options.model.string()});
 }
 
 }  // namespace
