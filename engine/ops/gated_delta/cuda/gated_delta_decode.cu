@@ -237,8 +237,8 @@ __global__ void __launch_bounds__(kThreads) gated_delta_decode(const GdnDecodePa
   const int column = place.column + part * 4;
   float* home = p.state + span.slot * params.slot_stride + int64_t{place.head} * kDim * kDim +
                 group * kGroupRows * kDim + column;
-  State state;
-  state.load(home);
+  State state{};
+  if (!mutant(Mutant::ablate_loads)) state.load(home);
   wait_for_earlier_kernels();
   let_next_kernel_start();
   RawRows raw;
@@ -252,8 +252,9 @@ __global__ void __launch_bounds__(kThreads) gated_delta_decode(const GdnDecodePa
         p.out + int64_t{span.first_column + fresh} * p.out_stride + place.head * kDim + column;
     const float* query = shared.q[max(fresh, 0)] + group * kGroupStride;
     if (fresh >= 0 && mutant(Mutant::delta_stale_read)) read_out(state, query, out);
-    step(state, shared, r, group, part);
+    if (!mutant(Mutant::ablate_math)) step(state, shared, r, group, part);
     if (r + 1 == committed) state.store(home);
+    if (mutant(Mutant::ablate_math)) continue;
     if (fresh >= 0 && !mutant(Mutant::delta_stale_read)) read_out(state, query, out);
   }
 }

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int column = (j * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVector;
-    if (column >= p.width) continue;
+    if (column >= p.width || mutant(Mutant::ablate_loads)) continue;
     packed[j] = load_packed(x + column);
     if constexpr (kBranches > 0) y0[j] = load_packed(p.y0 + row * p.width + column);
     if constexpr (kBranches > 1) y1[j] = load_packed(p.y1 + row * p.width + column);
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
     unpack(packed[j], v[j]);
     if constexpr (kBranches > 0) add_branch(y0[j], y1[j], kBranches > 1, v[j]);
   }
-  const float sum = block_sum(square_sum(v), of_warp);
+  const float sum = mutant(Mutant::ablate_math) ? 1.0f : block_sum(square_sum(v), of_warp);
   const float mean = __fdiv_rn(sum, static_cast<float>(p.width));
   const float root = __fsqrt_rn(mean + (mutant(Mutant::norm_eps) ? 0.0f : p.eps));
   const float inverse = __fdiv_rn(1.0f, root);
