@@ -43,7 +43,8 @@ bool Exchange::take_body(int rank, std::string_view bytes) {
   } else {
     pending_ += *agreed;
   }
-  changed.notify();
+  const bool sent = send_at_once && send_at_once();
+  if (!sent) changed.notify();
   return true;
 }
 

@@ -51,6 +51,8 @@ class Exchange {
   const std::optional<Refusal>& refusal() const { return refusal_; }
   Signal changed;
   std::function<void()> cut_off;  // ends a connection that takes no more bytes
+  // Sends what is pending without waiting; false when the session has to do it.
+  std::function<bool()> send_at_once;
 
  private:
   int n_ranks_;

@@ -56,6 +56,7 @@ Task<> Front::accept() {
       co_await sleep_for(io_, std::chrono::milliseconds(50));
       continue;
     }
+    socket.non_blocking(true, error);
     socket.set_option(Tcp::no_delay(true), error);
     socket.set_option(Tcp::socket::send_buffer_size(kSendBufferBytes), error);
     if (sessions_.size() >= options_.max_connections) {
@@ -79,7 +80,6 @@ Task<> Front::turn_away(Tcp::socket socket) {
                     {false, false}, body.size()) +
       body;
   ErrorCode ignored;
-  socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(text), ignored);  // fits the empty send buffer
   socket.shutdown(Tcp::socket::shutdown_send, ignored);
   // Closing at once could reset the connection before the client has read that.

@@ -16,6 +16,7 @@ namespace {
 namespace http = boost::beast::http;
 
 constexpr uint32_t kHeaderLimitBytes = 64 << 10;
+constexpr size_t kReadBytes = 16 << 10;
 
 Tcp::endpoint endpoint_of(const RankEndpoints& endpoints, int rank) {
   return {asio::ip::address_v4::loopback(), endpoints.ports.at(static_cast<size_t>(rank))};
@@ -57,6 +58,24 @@ AnswerHead answer_head(const Fields& message) {
     if (!belongs_to_connection(name)) head.headers.emplace_back(name, std::string(field.value()));
   }
   return head;
+}
+
+// Appends to `bytes` what of a body lies in `buffer`, and takes it from there.
+ErrorCode take_parsed(http::response_parser<http::buffer_body>& parser,
+                      boost::beast::flat_buffer& buffer, std::string& bytes) {
+  std::array<char, kReadBytes> piece;
+  while (buffer.size() > 0 && !parser.is_done()) {
+    auto& body = parser.get().body();
+    body.data = piece.data();
+    body.size = piece.size();
+    body.more = true;
+    ErrorCode error;
+    buffer.consume(parser.put(buffer.data(), error));
+    bytes.append(piece.data(), piece.size() - body.size);
+    if (error == http::error::need_more) break;
+    if (error && error != http::error::need_buffer) return error;
+  }
+  return {};
 }
 
 // The whole of a short call; the caller closes the socket at the deadline.
@@ -136,18 +155,20 @@ Task<RankLink::End> RankLink::receive(Exchange& exchange, const std::function<vo
   if (error) co_return End::lost;
   on_bytes();
   if (!exchange.take_head(rank_, answer_head(parser.get()))) co_return End::differs;
-  std::array<char, 16 << 10> piece;
-  while (!parser.is_done()) {
-    parser.get().body().data = piece.data();
-    parser.get().body().size = piece.size();
-    parser.get().body().more = true;
-    co_await http::async_read_some(socket_, buffer, parser, into(error));
-    if (error == http::error::need_buffer) error = {};
-    const size_t n = piece.size() - parser.get().body().size;
-    if (n > 0) {
+  std::string bytes;
+  for (;;) {
+    bytes.clear();
+    const ErrorCode broken = take_parsed(parser, buffer, bytes);
+    if (!bytes.empty()) {
       on_bytes();
-      if (!exchange.take_body(rank_, {piece.data(), n})) co_return End::differs;
+      if (!exchange.take_body(rank_, bytes)) co_return End::differs;
     }
+    if (broken) co_return End::lost;
+    if (parser.is_done()) break;
+    // Not Beast's read: that takes several turns of the event loop for one chunk.
+    const size_t n = co_await socket_.async_read_some(buffer.prepare(kReadBytes), into(error));
+    buffer.commit(n);
+    if (error == asio::error::eof) parser.put_eof(error);
     if (error) co_return End::lost;
   }
   co_return exchange.take_end(rank_) ? End::complete : End::differs;

@@ -59,54 +59,81 @@ Task<> Session::watch_client(std::shared_ptr<Exchange> exchange) {
 }
 
 Task<bool> Session::relay(std::shared_ptr<Exchange> exchange) {
+  const std::weak_ptr<Session> weak = weak_from_this();
   // A write that its client does not read would hold the connection until the reader time-out.
-  exchange->cut_off = [weak = weak_from_this()] {
+  exchange->cut_off = [weak] {
     if (const auto self = weak.lock()) self->close();
   };
+  exchange->send_at_once = [weak, &exchange = *exchange] {
+    const auto self = weak.lock();
+    return self && self->relay_at_once(exchange);
+  };
+  head_sent_ = false;
+  unsent_.clear();
   watching_ = true;
   spawn(front_.io_, watch_client(exchange));
-  bool head_sent = false;
   bool sent = true;
   while (sent && exchange->outcome() == Outcome::running) {
-    if (exchange->head() && exchange->head()->is_event_stream() && exchange->n_pending() > 0) {
-      sent = co_await relay_step(*exchange, head_sent);
+    const bool streams = exchange->head() && exchange->head()->is_event_stream();
+    if (streams && (exchange->n_pending() > 0 || !unsent_.empty())) {
+      sent = co_await relay_step(*exchange, false);
     } else {
+      relay_waits_ = true;
       co_await exchange->changed.wait();
+      relay_waits_ = false;
     }
   }
+  exchange->send_at_once = nullptr;
   if (!sent) {
     // Ours to tell apart: the reader time-out closes the socket.
     front_.dispatcher_.abandon(exchange,
                                socket_.is_open() ? Outcome::client_gone : Outcome::slow_reader);
   }
-  const bool go_on = sent && co_await finish_relay(*exchange, head_sent);
+  const bool go_on = sent && co_await finish_relay(*exchange);
   ErrorCode ignored;
   socket_.cancel(ignored);
   while (watching_) co_await watch_ended_.wait();
   co_return go_on;
 }
 
-// Sends what is agreed upon so far, behind the head when that is still to come.
-Task<bool> Session::relay_step(Exchange& exchange, bool& head_sent) {
-  std::string text;
-  if (!head_sent) {
+// From where the bytes of a stream arrive, while the relay waits for them: without a turn of the
+// event loop. What the connection does not take is left to the relay, which waits for room.
+bool Session::relay_at_once(Exchange& exchange) {
+  if (!relay_waits_ || !head_sent_ || !unsent_.empty()) return false;
+  if (exchange.n_pending() == 0) return true;  // no event has ended
+  std::string text = body_text(exchange.take_pending());
+  text.erase(0, write_now(text));
+  unsent_ = std::move(text);
+  return unsent_.empty();
+}
+
+// `bytes` of the answer as they go out, counted.
+std::string Session::body_text(const std::string& bytes) {
+  body_bytes_sent_ += bytes.size();
+  front_.counts_.answer_bytes += bytes.size();
+  return chunk(bytes, connection_);
+}
+
+// Sends what is agreed upon so far, behind the head when that is still to come; the `last` step
+// ends the stream.
+Task<bool> Session::relay_step(Exchange& exchange, bool last) {
+  std::string text = std::exchange(unsent_, {});
+  if (!head_sent_) {
     AnswerHead head = *exchange.head();
     head.headers.emplace_back("x-request-id", exchange.id);
     connection_.keep_alive = connection_.keep_alive && !connection_.http_1_0;
     status_sent_ = head.status;
     text = response_head(head, connection_, std::nullopt);
-    head_sent = true;
+    head_sent_ = true;
   }
-  const std::string body = exchange.take_pending();
-  body_bytes_sent_ += body.size();
-  front_.counts_.answer_bytes += body.size();
-  text += chunk(body, connection_);
+  text += body_text(exchange.take_pending());
+  if (last) text += last_chunk(connection_);
   const bool sent = co_await write(std::move(text));
   co_return sent;
 }
 
 // The end of the answer, or what stands in for it. False when the connection must end.
-Task<bool> Session::finish_relay(Exchange& exchange, bool head_sent) {
+Task<bool> Session::finish_relay(Exchange& exchange) {
   const bool finished = exchange.outcome() == Outcome::finished;
   if (!finished && !exchange.refusal()) co_return false;  // nobody is there
   bool sent = true;
@@ -116,19 +143,19 @@ Task<bool> Session::finish_relay(Exchange& exchange, bool head_sent) {
     sent = co_await send_reply(reply);
     co_return sent;
   }
-  if (!finished && !head_sent) {
+  if (!finished && !head_sent_) {
     sent = co_await refuse(*exchange.refusal());
     co_return sent;
   }
   if (finished) {
-    sent = co_await relay_step(exchange, head_sent);
+    sent = co_await relay_step(exchange, true);
   } else {
     // The stream ends with the error and not as streams end; the connection ends with it.
     connection_.keep_alive = false;
     const std::string event = error_event(target_, *exchange.refusal());
-    sent = co_await write(chunk(event, connection_));
+    sent = co_await write(std::exchange(unsent_, {}) + chunk(event, connection_) +
+                          last_chunk(connection_));
   }
-  if (sent) sent = co_await write(last_chunk(connection_));
   co_return sent&& connection_.keep_alive;
 }
 

@@ -254,10 +254,19 @@ ClientRequest Session::client_request(Parser& parser) const {
   return request;
 }
 
+// Returns how many bytes the connection took.
+size_t Session::write_now(std::string_view text) {
+  ErrorCode error;
+  const size_t n = socket_.write_some(asio::buffer(text.data(), text.size()), error);
+  return error ? 0 : n;  // whoever waits for room hears of the error
+}
+
 Task<bool> Session::write(std::string text) {
+  const size_t n_written = write_now(text);
+  if (n_written == text.size()) co_return true;
   ErrorCode error;
   arm(front_.options_.reader_timeout);
-  co_await asio::async_write(socket_, asio::buffer(text), into(error));
+  co_await asio::async_write(socket_, asio::buffer(text) + n_written, into(error));
   disarm();
   co_return !error;
 }

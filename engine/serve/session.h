@@ -41,13 +41,16 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<bool> send_reply(const RankReply& reply);
   Task<bool> generate(ClientRequest request);
   Task<bool> relay(std::shared_ptr<Exchange> exchange);
-  Task<bool> relay_step(Exchange& exchange, bool& head_sent);
-  Task<bool> finish_relay(Exchange& exchange, bool head_sent);
+  bool relay_at_once(Exchange& exchange);
+  std::string body_text(const std::string& bytes);
+  Task<bool> relay_step(Exchange& exchange, bool last);
+  Task<bool> finish_relay(Exchange& exchange);
   Task<> watch_client(std::shared_ptr<Exchange> exchange);
   void log_request(const Exchange& exchange) const;
 
   // Writes all of it, unless the client reads nothing for the whole reader time-out.
   Task<bool> write(std::string text);
+  size_t write_now(std::string_view text);
   void arm(Clock::duration time);
   void disarm();
 
@@ -64,6 +67,10 @@ class Session : public std::enable_shared_from_this<Session> {
   bool watching_ = false;
   Signal watch_ended_;
   unsigned status_sent_ = 0;
+  // Of the answer that is relayed.
+  bool head_sent_ = false;
+  bool relay_waits_ = false;  // for more of the answer
+  std::string unsent_;        // the rest of what the connection did not take at once
   uint64_t body_bytes_sent_ = 0;
 };
 
