@@ -61,6 +61,9 @@ std::vector<std::string> read_stops(const JsonView& field) {
   if (stops.size() > kMaxStops) field.refuse(fmt::format("holds more than {}", kMaxStops));
   for (const std::string& stop : stops) {
     if (stop.empty()) field.refuse("holds an empty string");
+    if (stop.size() > kMaxStopBytes) {
+      field.refuse(fmt::format("holds a string of more than {} bytes", kMaxStopBytes));
+    }
   }
   return stops;
 }

@@ -41,6 +41,7 @@ struct GenerationRequest {
 
 inline constexpr int64_t kMaxTokensLimit = int64_t{1} << 24;
 inline constexpr size_t kMaxStops = 16;
+inline constexpr size_t kMaxStopBytes = 4096;  // each byte is looked at again for each stop
 inline constexpr int kMaxTopLogprobs = 20;
 
 // Fields that OpenAI's endpoints share: temperature, top_p, penalties, logit_bias, seed, stop, n,
@@ -48,7 +49,7 @@ inline constexpr int kMaxTopLogprobs = 20;
 // ignore_eos.
 void read_openai_common(const JsonView& body, GenerationRequest& request);
 
-// A string or a list of strings, none of them empty.
+// A string or a list of up to kMaxStops strings, none of them empty or above kMaxStopBytes.
 std::vector<std::string> read_stops(const JsonView& field);
 
 // Throws ApiError 404 model_not_found unless the request names `served` (or nothing is `strict`).

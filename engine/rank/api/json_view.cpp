@@ -1,5 +1,7 @@
 #include "engine/rank/api/json_view.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "engine/rank/api/api_error.h"
@@ -12,15 +14,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 200;  // writing a value takes stack for each level
+// Members in order are found one after the other, so that n of them take n * n steps to read.
+constexpr int kMaxMembers = 1024;
 
 const Json& json_at(const void* node) {
   return *static_cast<const Json*>(node);
 }
 
-// Nesting without parsing: brackets outside strings.
-int nesting_depth(std::string_view text) {
+// Refuses what would take too long to parse, or too much stack: by brackets and colons outside
+// strings alone.
+void check_shape(std::string_view text) {
+  std::array<int, kMaxDepth + 1> n_members{};  // by depth, of the object that is open there
   int depth = 0;
-  int deepest = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -30,12 +35,17 @@ int nesting_depth(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
+      if (++depth > kMaxDepth) {
+        refuse_field("", fmt::format("the request's body nests deeper than {} levels", kMaxDepth));
+      }
+      n_members[static_cast<size_t>(depth)] = 0;
     } else if (c == ']' || c == '}') {
-      --depth;
+      depth = std::max(0, depth - 1);
+    } else if (c == ':' && ++n_members[static_cast<size_t>(depth)] > kMaxMembers) {
+      refuse_field("", fmt::format("the request's body has an object with more than {} members",
+                                   kMaxMembers));
     }
   }
-  return deepest;
 }
 
 std::string number_text(double value) {
@@ -124,9 +134,7 @@ void JsonView::refuse(const std::string& what, const std::string& code) const {
 
 JsonDocument::JsonDocument(std::string_view text) {
   if (!is_valid_utf8(text)) refuse_field("", "the request's body is not valid UTF-8");
-  if (nesting_depth(text) > kMaxDepth) {
-    refuse_field("", fmt::format("the request's body nests deeper than {} levels", kMaxDepth));
-  }
+  check_shape(text);
   auto json = std::make_shared<Json>(Json::parse(text, nullptr, false));
   if (json->is_discarded()) refuse_field("", "the request's body is not valid JSON");
   if (!json->is_object()) refuse_field("", "the request's body must be a JSON object");

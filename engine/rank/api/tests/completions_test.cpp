@@ -41,6 +41,32 @@ TEST(Completions, RefusesWhatItCannotDo) {
   for (const auto& [param, body] : cases) expect_refused(param, [&] { parse(body); });
 }
 
+// Objects as wide as a body allows would take minutes to parse, stop strings as long as one
+// seconds.
+TEST(Completions, RefusesWhatWouldTakeTooLong) {
+  const auto with_members = [](int n, const char* brackets) {
+    std::string object = brackets;
+    for (int i = 0; i < n; ++i) object += fmt::format("{}\"k{}\": \"a: b\"", i == 0 ? "" : ", ", i);
+    const std::string end = brackets[0] == '[' ? "}]" : "}";
+    return fmt::format(R"({{"prompt": "a", "metadata": {}{}, "user": "b"}})", object, end);
+  };
+  for (const char* brackets : {"{", "[{"}) {
+    EXPECT_EQ(parse(with_members(1024, brackets)).prompt_text, "a");
+    expect_refused("", [&] { parse(with_members(1025, brackets)); });
+  }
+  std::string many = "[{}";
+  for (int i = 0; i < 3000; ++i) many += R"(, {"a": 1})";
+  EXPECT_EQ(parse(R"({"prompt": "a", "metadata": )" + many + "]}").prompt_text, "a")
+      << "the members of one object count, not those of all";
+  expect_refused("", [&] { parse(R"({"prompt": "a", "x": )" + std::string(201, '[')); });
+  expect_refused("", [&] { parse(R"({"prompt": "a"}]]]]]]]]:::)"); });
+  const auto with_stop = [](size_t n) {
+    return R"({"prompt": "a", "stop": ")" + std::string(n, 'x') + "\"}";
+  };
+  EXPECT_EQ(parse(with_stop(4096)).stops.at(0).size(), 4096u);
+  expect_refused("stop", [&] { parse(with_stop(4097)); });
+}
+
 TEST(Completions, AnswersTheTextAsItIs) {
   const GenerationRequest request = parse(R"({"prompt": "a", "stop": "zz"})");
   const auto format = completion_format(test_identity(), request);
