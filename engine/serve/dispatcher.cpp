@@ -126,6 +126,15 @@ std::vector<std::shared_ptr<Exchange>> Dispatcher::in_flight() const {
   return exchanges;
 }
 
+bool Dispatcher::is_being_read(const Exchange& exchange, Clock::time_point now) const {
+  if (now - exchange.arrived > options_.timeout + options_.cancel_deadline) return false;
+  return std::any_of(flights_.begin(), flights_.end(), [&](const auto& flight) {
+    const Exchange& earlier = *flight->exchange;
+    return earlier.sequence != 0 && earlier.sequence <= exchange.sequence &&
+           now - earlier.prepared < options_.cancel_deadline / 2;
+  });
+}
+
 void Dispatcher::pump() {
   while (ranks_ && !queue_.empty() && flights_.size() < static_cast<size_t>(options_.n_slots)) {
     auto flight = std::make_shared<Flight>();
@@ -247,8 +256,11 @@ bool Dispatcher::is_flying(const std::shared_ptr<Flight>& flight) const {
 
 // Asks every rank to end the request, again and again until its answers have ended.
 Task<> Dispatcher::cancel(std::shared_ptr<Flight> flight) {
-  const Clock::time_point deadline = Clock::now() + options_.cancel_deadline;
+  Clock::time_point deadline = Clock::now() + options_.cancel_deadline;
   while (is_flying(flight)) {
+    if (is_being_read(*flight->exchange, Clock::now())) {
+      deadline = Clock::now() + options_.cancel_deadline;
+    }
     const uint64_t sequence = flight->exchange->sequence;
     for (int rank = 0; rank < options_.n_ranks && sequence != 0; ++rank) {
       co_await call_rank(io_, *flight->ranks->endpoints, rank,

@@ -41,6 +41,12 @@ std::optional<RankStatus> parse_rank_status(const std::string& text) {
   if (!json.is_object()) return std::nullopt;
   RankStatus status;
   status.round = unsigned_or_zero(json, "round");
+  const auto preparing = json.find("preparing");
+  if (preparing != json.end() && preparing->is_array()) {
+    for (const Json& number : *preparing) {
+      if (number.is_number_unsigned()) status.preparing.push_back(number.get<uint64_t>());
+    }
+  }
   const auto slots = json.find("slots");
   if (slots == json.end() || !slots->is_array()) return status;
   for (const Json& slot : *slots) {

@@ -24,6 +24,7 @@ struct SlotStatus {
 struct RankStatus {
   uint64_t round = 0;
   std::vector<SlotStatus> slots;
+  std::vector<uint64_t> preparing;  // numbers that have not reached the engine
 };
 
 // From GET /lockstep/status; nothing when it is none.

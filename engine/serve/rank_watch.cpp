@@ -22,6 +22,10 @@ void note_phases(const RankStatus& status, const Dispatcher& dispatcher) {
         exchange->phase = Phase::decode;
       }
     }
+    const auto& preparing = status.preparing;
+    if (std::find(preparing.begin(), preparing.end(), exchange->sequence) != preparing.end()) {
+      exchange->prepared = Clock::now();
+    }
   }
 }
 
@@ -74,7 +78,10 @@ Task<> RankWatch::judge(std::shared_ptr<const RankEndpoints> endpoints,
     co_await sleep_for(io_, interval_);
     if (dispatcher_.endpoints() != endpoints) co_return;
     const Clock::time_point now = Clock::now();
-    const bool busy = !dispatcher_.in_flight().empty();
+    const auto in_flight = dispatcher_.in_flight();
+    const bool busy = std::any_of(in_flight.begin(), in_flight.end(), [&](const auto& exchange) {
+      return !dispatcher_.is_being_read(*exchange, now);
+    });
     if (!progress->stalled(now, busy, dispatcher_.n_answer_pieces())) continue;
     const int rank = progress->slowest_rank(now);
     on_stall_(rank,

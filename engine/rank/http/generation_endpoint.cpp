@@ -40,6 +40,7 @@ GenerationEndpoint::GenerationEndpoint(const LoadedRank& loaded, const RankEngin
 
 HttpReply GenerationEndpoint::answer(const GenerationApi& api, const HttpRequest& http,
                                      const RequestHeaders& headers) const {
+  Scheduler::Preparation preparation(scheduler_, headers.sequence);
   auto exchange = std::make_shared<Exchange>();
   exchange->api = api.path;
   exchange->request_id = headers.request_id;
@@ -60,6 +61,7 @@ HttpReply GenerationEndpoint::answer(const GenerationApi& api, const HttpRequest
   exchange->scheduler = &scheduler_;
   exchange->log = &log_;
   exchange->ticket = scheduler_.submit(headers.sequence, std::move(prepared.request));
+  preparation.end();
   return asked.stream ? stream_answer(exchange) : whole_answer(*exchange);
 }
 

@@ -97,9 +97,24 @@ void Scheduler::cancel(uint64_t sequence) {
   comm_.wake();
 }
 
+Scheduler::Preparation::Preparation(Scheduler& scheduler, std::optional<uint64_t> sequence)
+    : scheduler_(scheduler), sequence_(sequence) {
+  if (!sequence_) return;
+  const std::lock_guard lock(scheduler_.mutex_);
+  scheduler_.preparing_.insert(*sequence_);
+}
+
+void Scheduler::Preparation::end() {
+  if (!sequence_) return;
+  const std::lock_guard lock(scheduler_.mutex_);
+  scheduler_.preparing_.erase(*sequence_);
+  sequence_.reset();
+}
+
 SchedulerStatus Scheduler::status() const {
   const std::lock_guard lock(mutex_);
   SchedulerStatus status = status_;
+  status.preparing.assign(preparing_.begin(), preparing_.end());
   status.waiting += static_cast<int64_t>(arrivals_.n_early());
   status.seconds_since_round = seconds_since(status_round_);
   status.seconds_since_token = status_token_ ? seconds_since(*status_token_) : -1.0;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,8 @@ struct CacheStatus {
 struct SchedulerStatus {
   int64_t rounds = 0;
   std::vector<SlotStatus> slots;
-  int64_t waiting = 0;  // requests that have no slot
+  int64_t waiting = 0;              // requests that have no slot
+  std::vector<uint64_t> preparing;  // numbers that are here but not yet handed in
   CacheStatus cache;
   int64_t requests_finished = 0;
   int64_t requests_cancelled = 0;
@@ -81,6 +83,21 @@ class Scheduler {
   // yet is remembered; one that has ended is no error.
   void cancel(uint64_t sequence);
 
+  // Lives while a connection's thread makes a request of what a client sent. Whoever waits for
+  // rounds can see that none are due yet.
+  class Preparation {
+   public:
+    Preparation(Scheduler& scheduler, std::optional<uint64_t> sequence);
+    ~Preparation() { end(); }
+    Preparation(const Preparation&) = delete;
+    Preparation& operator=(const Preparation&) = delete;
+    void end();
+
+   private:
+    Scheduler& scheduler_;
+    std::optional<uint64_t> sequence_;
+  };
+
   SchedulerStatus status() const;
   std::deque<RecordedRound> last_rounds() const;  // kKeptRounds at most
 
@@ -115,6 +132,7 @@ class Scheduler {
   mutable std::mutex mutex_;  // of what follows
   Arrivals arrivals_;
   std::vector<uint64_t> cancels_;
+  std::set<uint64_t> preparing_;
   std::deque<RecordedRound> rounds_;
   SchedulerStatus status_;
   std::chrono::steady_clock::time_point status_round_;

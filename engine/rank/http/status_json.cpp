@@ -44,7 +44,8 @@ class Exposition {
 std::string status_json(const ServedModel& model, const SchedulerStatus& status) {
   Json json = {{"rank", model.rank},        {"ranks", model.n_ranks},
                {"round", status.rounds},    {"seconds_since_round", status.seconds_since_round},
-               {"waiting", status.waiting}, {"slots", Json::array()}};
+               {"waiting", status.waiting}, {"preparing", status.preparing},
+               {"slots", Json::array()}};
   for (const SlotStatus& slot : status.slots) {
     json["slots"].push_back({{"sequence", slot.sequence},
                              {"phase", slot.decoding ? "decode" : "prefill"},

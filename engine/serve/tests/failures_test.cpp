@@ -145,6 +145,48 @@ TEST_F(ProxyTest, IdleRanksMayBeSlowButNotDie) {
   EXPECT_EQ(server().ask(R"({"n":1})").status, 200);
 }
 
+// A long prompt is read before it is run: without rounds, but that is no stall.
+TEST_F(ProxyTest, ALongPromptMayBeReadForLongerThanTheWatchdog) {
+  start({"--watchdog=1"});
+  HttpClient leaving = server().client();
+  leaving.send(HttpClient::request_text("POST", "/v1/completions", R"({"n":1,"prepare_ms":4000})"));
+  ASSERT_TRUE(logged("\"event\":\"got\"", 2));
+  HttpClient behind = server().client();
+  behind.send(HttpClient::request_text("POST", "/v1/completions", R"({"n":1,"prepare_ms":4000})"));
+  ASSERT_TRUE(logged("\"event\":\"got\"", 4));
+  leaving.close();
+  EXPECT_EQ(behind.receive().status, 200);
+  EXPECT_TRUE(logged("\"outcome\":\"client_gone\""));
+  const Json status = Json::parse(server().get("/lockstep/status"));
+  EXPECT_TRUE(status["halts"].empty()) << status["halts"].dump();
+}
+
+// But not for ever: then the request times out, and the ranks are started again.
+TEST_F(ProxyTest, ReadingThatDoesNotEndIsAFailure) {
+  start({"--watchdog=0.5", "--timeout=2"});
+  EXPECT_EQ(server().ask(R"({"n":1,"prepare_ms":1000000})").status, 504);
+  EXPECT_TRUE(logged("do not end the cancelled request"));
+  EXPECT_EQ(server().ask(R"({"n":1})").status, 200);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// The lane that runs under a sanitizer can go red: what it finds in a rank reaches the test.
+TEST_F(ProxyTest, AFindingInARankIsReported) {
+#ifdef __SANITIZE_ADDRESS__
+  const char* const fault = "overflow";
+  const std::string report = "AddressSanitizer: heap-buffer-overflow";
+#else
+  const char* const fault = "race";
+  const std::string report = "ThreadSanitizer: data race";
+#endif
+  start();
+  server().ask(Json({{"n", 6}, {"fault", {{"rank", 1}, {"at", "decode"}, {"do", fault}}}}).dump());
+  ASSERT_TRUE(eventually([&] { return !server().sanitizer_reports().empty(); })) << server().log();
+  EXPECT_NE(server().sanitizer_reports()[0].find(report), std::string::npos);
+  server_.reset();  // planted
+}
+#endif
+
 TEST_F(ProxyTest, QueuedRequestsSurviveARestart) {
   start({"--slots=1"});
   HttpClient running = server().client();

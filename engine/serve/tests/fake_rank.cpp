@@ -1,8 +1,9 @@
 // A rank without an engine, for tests of the proxy: answers what the request's body scripts, and
 // dies, stalls or disagrees where the body says so.
 //
-//   {"stream": true, "n": 5, "ms": 1, "prefill_ms": 0, "pad": 0,
-//    "fault": {"rank": 1, "at": "start|prefill|decode", "do": "kill|stop|exit|hang|differ"}}
+//   {"stream": true, "n": 5, "ms": 1, "prepare_ms": 0, "prefill_ms": 0, "pad": 0,
+//    "fault": {"rank": 1, "at": "start|prefill|decode",
+//              "do": "kill|stop|exit|hang|differ|overflow|race"}}
 //
 // A target that ends in "?refuse=R" or "?die=R": rank R resets the connection, or dies, with half
 // the request.
@@ -21,6 +22,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -38,6 +40,7 @@ struct State {
   std::mutex mutex;
   std::map<uint64_t, std::string> phases;
   std::set<uint64_t> cancelled;
+  std::set<uint64_t> preparing;
 };
 
 State state;
@@ -106,11 +109,31 @@ void answer(int fd, int status, const std::string& body) {
 
 std::string status_json() {
   const std::lock_guard lock(state.mutex);
-  Json json = {{"rank", state.rank}, {"round", state.round.load()}, {"slots", Json::array()}};
+  Json json = {{"rank", state.rank},
+               {"round", state.round.load()},
+               {"preparing", state.preparing},
+               {"slots", Json::array()}};
   for (const auto& [sequence, phase] : state.phases) {
     json["slots"].push_back({{"sequence", sequence}, {"phase", phase}, {"tokens", 0}});
   }
   return json.dump();
+}
+
+// What AddressSanitizer must find.
+void write_past_the_end(int n) {
+  const auto bytes = std::make_unique<volatile char[]>(static_cast<size_t>(n));
+  bytes[static_cast<size_t>(n)] = 1;
+}
+
+// What ThreadSanitizer must find.
+void count_in_two_threads() {
+  volatile int count = 0;
+  const auto add = [&count] {
+    for (int i = 0; i < 1000; ++i) count = count + 1;
+  };
+  std::thread other(add);
+  add();
+  other.join();
 }
 
 // True when the answer of this rank must differ from here on.
@@ -126,6 +149,8 @@ bool act(const Json& script, const char* at) {
     ::_exit(70);
   }
   while (what == "hang") ::pause();
+  if (what == "overflow") write_past_the_end(script.value("n", 3));
+  if (what == "race") count_in_two_threads();
   return what == "differ";
 }
 
@@ -147,6 +172,21 @@ void set_phase(uint64_t sequence, const char* phase) {
   }
 }
 
+// Reads a request for `ms`: no rounds, and deaf to a cancel, as the real one's tokenizer.
+void prepare(uint64_t sequence, int ms) {
+  const auto note_preparing = [sequence](bool begins) {
+    const std::lock_guard lock(state.mutex);
+    if (begins) {
+      state.preparing.insert(sequence);
+    } else {
+      state.preparing.erase(sequence);
+    }
+  };
+  note_preparing(true);
+  rest(ms);
+  note_preparing(false);
+}
+
 std::string chunk(const std::string& text) {
   return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
 }
@@ -160,6 +200,7 @@ void generate(int fd, Incoming& incoming) {
     answer(fd, 400, R"({"error":{"message":"body is no JSON object"}})");
     return;
   }
+  prepare(sequence, script.value("prepare_ms", 0));
   set_phase(sequence, "prefill");
   bool differ = act(script, "prefill");
   for (int ms = 0; ms < script.value("prefill_ms", 0) && !is_cancelled(sequence); ++ms) {

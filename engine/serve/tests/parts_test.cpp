@@ -177,9 +177,11 @@ TEST(RankLines, TheLockstepFailureSaysWhyARankEnded) {
 
 TEST(RankLines, StatusOfARank) {
   const auto status =
-      parse_rank_status(R"({"round":9,"slots":[{"sequence":4,"phase":"decode","tokens":17}]})");
+      parse_rank_status(R"({"round":9,"preparing":[5,"x"],)"
+                        R"("slots":[{"sequence":4,"phase":"decode","tokens":17}]})");
   ASSERT_TRUE(status);
   EXPECT_EQ(status->round, 9u);
+  EXPECT_EQ(status->preparing, std::vector<uint64_t>{5});
   ASSERT_EQ(status->slots.size(), 1u);
   EXPECT_EQ(status->slots[0].phase, "decode");
   EXPECT_EQ(status->slots[0].n_tokens, 17);

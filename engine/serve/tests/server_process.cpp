@@ -74,6 +74,13 @@ std::vector<std::string> ServerUnderTest::log_lines(const std::string& with) con
   return lines;
 }
 
+std::vector<std::string> ServerUnderTest::sanitizer_reports() const {
+  std::vector<std::string> reports = log_lines("Sanitizer");
+  const std::vector<std::string> undefined = log_lines(": runtime error: ");
+  reports.insert(reports.end(), undefined.begin(), undefined.end());
+  return reports;
+}
+
 int ServerUnderTest::rank_pid(int rank) const {
   int pid = 0;
   for (const std::string& line : log_lines("\"event\":\"rank_started\"")) {

@@ -40,6 +40,8 @@ class ServerUnderTest {
   std::string log() const;  // stderr so far
   std::vector<std::string> log_lines(const std::string& with) const;
   int rank_pid(int rank) const;  // of the last start
+  // What AddressSanitizer, ThreadSanitizer or their like said of the proxy or of a rank.
+  std::vector<std::string> sanitizer_reports() const;
   int pid() const { return process_->pid(); }
   bool running() const { return process_->running(); }
   void signal(int signal) const { process_->send_signal(signal); }

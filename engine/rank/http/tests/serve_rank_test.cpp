@@ -182,6 +182,20 @@ TEST(ServeRank, ARefusedRequestGivesItsNumberUpOnBothRanks) {
   EXPECT_EQ(ranks.get("/ready").status, 200);
 }
 
+// So that a proxy knows why no round comes.
+TEST(ServeRank, SaysWhichRequestsItStillReads) {
+  ServedRanks ranks(2);
+  const std::string body = Json{{"prompt", std::string(size_t{4} << 20, 'a')}}.dump();
+  const uint64_t number = ranks.take_number();
+  RankAnswer answer;
+  std::thread client([&] { answer = ranks.ask("/v1/completions", body, number); });
+  wait_for_status(ranks, [&](const Json& s) { return s["preparing"] == Json{number}; });
+  client.join();
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("context_length_exceeded"), std::string::npos) << answer.body;
+  EXPECT_TRUE(status_of(ranks)["preparing"].empty());
+}
+
 TEST(ServeRank, IdleRanksRunNoRounds) {
   ServedRanks ranks(2);
   EXPECT_EQ(ranks.ask("/v1/chat/completions", chat_body("hi", R"("max_tokens": 3)")).status, 200);
