@@ -1,5 +1,6 @@
 #include "engine/serve/routes.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/serve/error_body.h"
@@ -32,20 +33,29 @@ constexpr std::array<Entry, 16> kEntries = {{
     {"/lockstep/status", "GET", Route::page},
 }};
 
+constexpr std::string_view kOneModel = "/v1/models/";  // followed by its name
+
 }  // namespace
 
 Route route_of(std::string_view method, std::string_view target) {
   const std::string_view path = path_of(target);
   for (const Entry& entry : kEntries) {
     if (entry.path != path) continue;
-    const bool head_of_page = method == "HEAD" && entry.route == Route::page;
-    return method == entry.method || head_of_page ? entry.route : Route::wrong_method;
+    const bool head_of_get = method == "HEAD" && entry.method == "GET";
+    return method == entry.method || head_of_get ? entry.route : Route::wrong_method;
   }
-  // One model: /v1/models/ID.
-  if (path.starts_with("/v1/models/")) {
-    return method == "GET" ? Route::side_call : Route::wrong_method;
+  if (path.starts_with(kOneModel)) {
+    return method == "GET" || method == "HEAD" ? Route::side_call : Route::wrong_method;
   }
   return Route::none;
+}
+
+std::string_view allowed_methods(std::string_view target) {
+  const std::string_view path = path_of(target);
+  const auto entry = std::find_if(kEntries.begin(), kEntries.end(),
+                                  [&](const Entry& each) { return each.path == path; });
+  const bool posts = entry != kEntries.end() && entry->method == "POST";
+  return posts ? "POST" : "GET, HEAD";
 }
 
 }  // namespace lockstep::serve

@@ -15,4 +15,7 @@ enum class Route {
 
 Route route_of(std::string_view method, std::string_view target);
 
+// Of a path that there is, as the header Allow names them.
+std::string_view allowed_methods(std::string_view target);
+
 }  // namespace lockstep::serve

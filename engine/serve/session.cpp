@@ -25,6 +25,20 @@ std::string lower(std::string_view text) {
   return result;
 }
 
+// Names and paths of a client's own come back in messages.
+std::string shortened(std::string_view text) {
+  constexpr size_t kMax = 100;
+  return text.size() <= kMax ? std::string(text) : std::string(text.substr(0, kMax)) + "...";
+}
+
+// Empty lines before a request are allowed (RFC 9112, 2.2).
+void drop_empty_lines(boost::beast::flat_buffer& buffer) {
+  const std::string_view text(static_cast<const char*>(buffer.data().data()), buffer.size());
+  size_t n = 0;
+  while (text.substr(n, 2) == "\r\n") n += 2;
+  buffer.consume(n);
+}
+
 std::string_view view_of(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
@@ -105,12 +119,14 @@ Task<> Session::run() {
 // False when there is none or it was refused.
 Task<bool> Session::read_header(Parser& parser) {
   ErrorCode error;
-  if (buffer_.size() == 0) {
-    const bool first = status_sent_ == 0;
-    arm(first ? front_.options_.header_timeout : front_.options_.idle_timeout);
+  drop_empty_lines(buffer_);
+  const bool first = status_sent_ == 0;
+  arm(first ? front_.options_.header_timeout : front_.options_.idle_timeout);
+  while (buffer_.size() == 0) {
     const size_t n = co_await socket_.async_read_some(buffer_.prepare(4096), into(error));
     if (error) co_return false;
     buffer_.commit(n);
+    drop_empty_lines(buffer_);
   }
   arm(front_.options_.header_timeout);
   co_await http::async_read_header(socket_, buffer_, parser, into(error));
@@ -123,13 +139,25 @@ Task<bool> Session::read_header(Parser& parser) {
     co_return false;
   }
   ++front_.counts_.requests;
+  note_request_line(parser);
+  co_return true;
+}
+
+void Session::note_request_line(const Parser& parser) {
   const auto& message = parser.get();
   connection_ = {message.keep_alive(), message.version() < 11};
   method_ = view_of(message.method_string());
   target_ = view_of(message.target());
+  host_ = view_of(message[http::field::host]);
+  // As clients write it that were told of a proxy: the name in it counts (RFC 9112, 3.2.2).
+  constexpr std::string_view kScheme = "http://";
+  if (target_.starts_with(kScheme)) {
+    const size_t path = std::min(target_.find('/', kScheme.size()), target_.size());
+    host_ = target_.substr(kScheme.size(), path - kScheme.size());
+    target_ = path == target_.size() ? "/" : target_.substr(path);
+  }
   const std::string_view wished = view_of(message["X-Request-Id"]);
   request_id_ = is_plain_id(wished) ? std::string(wished) : "req-" + random_hex(12);
-  co_return true;
 }
 
 bool Session::has_key(const Parser& parser) const {
@@ -148,18 +176,40 @@ bool Session::has_key(const Parser& parser) const {
 // of any web page: refuse pages of other origins, and names that were made to point here.
 bool Session::comes_from_here(const Parser& parser) const {
   const auto& message = parser.get();
-  const std::string_view host = view_of(message[http::field::host]);
-  const std::string name = host_name(host);
+  const std::string name = host_name(host_);
   const auto& allowed = front_.options_.allowed_hosts;
-  const bool known = host.empty() || is_loopback_name(name) || name == front_.options_.host ||
+  const bool known = host_.empty() || is_loopback_name(name) || name == front_.options_.host ||
                      std::find(allowed.begin(), allowed.end(), name) != allowed.end();
   if (!known) return false;
   const std::string_view origin = view_of(message[http::field::origin]);
   if (origin.empty()) return true;
-  return origin == fmt::format("http://{}", host) || origin == fmt::format("https://{}", host);
+  return origin == fmt::format("http://{}", host_) || origin == fmt::format("https://{}", host_);
+}
+
+// What the standard wants refused, or what would be read wrongly.
+std::optional<Refusal> Session::misfit(const Parser& parser) const {
+  const auto& message = parser.get();
+  const size_t n_hosts = message.count(http::field::host);
+  if (n_hosts > 1 || (n_hosts == 0 && !connection_.http_1_0)) {
+    return Refusal{400, "invalid_request_error", "a request has one Host header"};
+  }
+  const std::string transfer = lower(view_of(message[http::field::transfer_encoding]));
+  if (!transfer.empty() && transfer != "chunked") {
+    return Refusal{
+        501, "invalid_request_error",
+        fmt::format("Transfer-Encoding {} is not known here; chunked is", shortened(transfer))};
+  }
+  const std::string content = lower(view_of(message[http::field::content_encoding]));
+  if (!content.empty() && content != "identity") {
+    return Refusal{415, "invalid_request_error",
+                   fmt::format("Content-Encoding {} is not known here; send the body as it is",
+                               shortened(content))};
+  }
+  return std::nullopt;
 }
 
 std::optional<Refusal> Session::objection(const Parser& parser) const {
+  if (auto refusal = misfit(parser)) return refusal;
   const Route route = route_of(method_, target_);
   const auto page = front_.pages_.find(std::string(path_of(target_)));
   const bool needs_key = page == front_.pages_.end() || page->second.needs_key;
@@ -174,10 +224,11 @@ std::optional<Refusal> Session::objection(const Parser& parser) const {
   }
   if (route == Route::wrong_method) {
     return Refusal{405, "invalid_request_error",
-                   fmt::format("{} does not take {}", path_of(target_), method_)};
+                   fmt::format("{} does not take {}", path_of(target_), shortened(method_))};
   }
   if (route == Route::none) {
-    return Refusal{404, "not_found_error", fmt::format("there is no {}", path_of(target_))};
+    return Refusal{404, "not_found_error",
+                   fmt::format("there is no {}", shortened(path_of(target_)))};
   }
   const uint64_t promised =
       parser.content_length().value_or(parser.chunked() ? front_.options_.max_body_bytes : 0);
@@ -244,7 +295,9 @@ Task<bool> Session::handle(Parser& parser) {
 }
 
 ClientRequest Session::client_request(Parser& parser) const {
-  ClientRequest request{method_, target_, {}, std::move(parser.get().body())};
+  // Of an answer to HEAD the body is left out here.
+  ClientRequest request{
+      method_ == "HEAD" ? "GET" : method_, target_, {}, std::move(parser.get().body())};
   for (const auto& field : parser.get()) {
     const std::string name = lower(view_of(field.name_string()));
     if (name == "content-type" || name == "accept" || name.starts_with("anthropic-")) {
@@ -275,6 +328,7 @@ Task<bool> Session::refuse(const Refusal& refusal) {
   RankReply reply;
   reply.head = {refusal.status, {{"content-type", "application/json"}}};
   if (refusal.status == 503) reply.head.headers.emplace_back("retry-after", "1");
+  if (refusal.status == 405) reply.head.headers.emplace_back("allow", allowed_methods(target_));
   reply.body = error_json(target_, refusal);
   if (refusal.status < 500) ++front_.counts_.bad_requests;
   const bool sent = co_await send_reply(reply);

@@ -29,7 +29,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<bool> read_header(Parser& parser);
   Task<bool> read_body(Parser& parser);
   Task<bool> handle(Parser& parser);
+  void note_request_line(const Parser& parser);
   std::optional<Refusal> objection(const Parser& parser) const;
+  std::optional<Refusal> misfit(const Parser& parser) const;
   bool has_key(const Parser& parser) const;
   bool comes_from_here(const Parser& parser) const;
   ClientRequest client_request(Parser& parser) const;
@@ -61,6 +63,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Connection connection_;
   std::string method_;
   std::string target_;
+  std::string host_;
   std::string request_id_;
   uint64_t reserved_bytes_ = 0;
   bool idle_ = true;

@@ -155,6 +155,59 @@ TEST_F(Guard, WhatIsNoHttpIsRefused) {
   expect_alive();
 }
 
+// As RFC 9110 and 9112 say, where clients and programs between them rely on it.
+TEST_F(Guard, TheStandardsOddFormsAreTaken) {
+  start();
+  const std::string head = "Host: localhost\r\nConnection: close\r\n";
+  const std::string post = "POST /v1/completions HTTP/1.1\r\n" + head;
+  const std::string body = "Content-Length: 7\r\n\r\n{\"n\":1}";
+  EXPECT_EQ(send_raw("\r\n\r\n" + post + body).status, 200) << "empty lines before a request";
+  EXPECT_EQ(send_raw("POST http://localhost:1/v1/completions HTTP/1.1\r\n" + head + body).status,
+            200);
+  EXPECT_EQ(send_raw("GET http://127.0.0.1 HTTP/1.1\r\n" + head + "\r\n").status, 200);
+  EXPECT_EQ(send_raw(post + "Transfer-Encoding: chunked\r\n\r\n2;a=b\r\n{\"\r\n5\r\nn\":1}\r\n"
+                            "0\r\nX-Trailer: 1\r\n\r\n")
+                .status,
+            200);
+  HttpClient twice = server().client();
+  twice.send(HttpClient::request_text("POST", "/v1/completions", R"({"n":1})") + "\r\n" +
+             HttpClient::request_text("GET", "/health", ""));
+  EXPECT_EQ(twice.receive().status, 200);
+  EXPECT_EQ(twice.receive().status, 200) << "old clients send an empty line behind a body";
+  for (const char* target : {"/v1/models", "/v1/models/fake"}) {
+    const HttpAnswer models =
+        server().client().request("HEAD", target, "", {{"Connection", "close"}});
+    EXPECT_EQ(models.status, 200) << target;
+    EXPECT_TRUE(models.body.empty()) << models.body;
+  }
+}
+
+TEST_F(Guard, WhatWouldBeReadWronglyIsRefused) {
+  start();
+  const std::string line = "POST /v1/completions HTTP/1.1\r\nConnection: close\r\n";
+  const std::string body = "Content-Length: 7\r\n\r\n{\"n\":1}";
+  const std::string host = "Host: localhost\r\n";
+  EXPECT_EQ(send_raw(line + body).status, 400) << "no Host";
+  EXPECT_EQ(send_raw(line + host + "Host: evil.example\r\n" + body).status, 400);
+  EXPECT_EQ(send_raw("POST http://evil.example/v1/completions HTTP/1.1\r\n" + host + body).status,
+            403)
+      << "the name in the address counts";
+  EXPECT_EQ(send_raw(line + host + "Content-Encoding: gzip\r\n" + body).status, 415);
+  EXPECT_EQ(send_raw(line + host +
+                     "Transfer-Encoding: gzip, chunked\r\n\r\n"
+                     "7\r\n{\"n\":1}\r\n0\r\n\r\n")
+                .status,
+            501);
+  const HttpAnswer wrong = server().client().request("DELETE", "/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.header("allow"), "POST");
+  EXPECT_EQ(server().client().request("POST", "/health").header("allow"), "GET, HEAD");
+  const HttpAnswer loud = send_raw(std::string(9000, 'A') + " / HTTP/1.1\r\n" + host + "\r\n");
+  EXPECT_EQ(loud.status, 405);
+  EXPECT_LT(loud.body.size(), 500u) << "what a client says is not said back at length";
+  expect_alive();
+}
+
 TEST_F(Guard, HeaderFloodsEnd) {
   start();
   std::string flood = "GET / HTTP/1.1\r\n";
