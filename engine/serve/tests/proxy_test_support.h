@@ -14,10 +14,18 @@ namespace lockstep::serve {
 
 class ProxyTest : public ::testing::Test {
  protected:
+  void TearDown() override { expect_no_report(); }
+
+  void expect_no_report() {
+    if (!server_) return;
+    EXPECT_EQ(server_->sanitizer_reports(), std::vector<std::string>());
+  }
+
   // --model is what the fake ranks look at.
   ServerUnderTest& start(std::vector<std::string> flags = {}, bool wait = true,
                          const std::string& model = "fake") {
     flags.insert(flags.begin(), {"--model=" + model, "--rank-program=" + fake_rank_});
+    expect_no_report();  // of the one before
     server_ = std::make_unique<ServerUnderTest>(program_, flags, wait);
     return *server_;
   }

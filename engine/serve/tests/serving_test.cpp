@@ -155,11 +155,12 @@ INSTANTIATE_TEST_SUITE_P(All, RankHit,
                                            Hit{SIGTERM, "queued"}, Hit{SIGTERM, "prefill"},
                                            Hit{SIGTERM, "decode"}));
 
-// One bit in one rank: both halt in that round, and what was sent before is right.
+// One bit in one rank: both halt in that round, and what was sent before is right. Of a request in
+// the queue no byte has been sent; it is answered by the ranks' next start.
 struct BitFlip {
   const char* fault;
   const char* where;   // of the fault, beside rank and round
-  const char* phase;   // of the request that is hit; another one waits behind it
+  const char* phase;   // of the request that is hit; with "queued", of the one behind it
   int round;           // later than those of the request behind it, which meets the fault too
   const char* tensor;  // or place that a postmortem must name
 };
@@ -173,7 +174,7 @@ class Flip : public Serving, public ::testing::WithParamInterface<BitFlip> {
   // Alive in the flip's round.
   static Json hit_request() {
     const std::string phase = GetParam().phase;
-    Json body = request(1, 64);
+    Json body = request(1, phase == "queued" ? 300 : 64);
     if (phase == "prefill") {
       std::string prompt;  // 490 tokens: eight chunks, one a round
       for (int k = 0; k < 150; ++k) prompt += fmt::format("{} ", k);
@@ -210,6 +211,11 @@ TEST_P(Flip, HaltsInThatRound) {
     ASSERT_TRUE(running->wait_for("data: "));
   }
   const auto queued = begin(request(2, 4));
+  if (phase == "queued") {
+    const auto status = [&] { return Json::parse(server().get("/lockstep/status")); };
+    ASSERT_TRUE(eventually([&] { return status()["queued"] == 1 || !status()["halts"].empty(); }));
+    ASSERT_TRUE(status()["halts"].empty()) << "the flip came before the request";
+  }
   const HttpAnswer broken = running->receive();
   const auto halted = Clock::now();
   if (phase == "prefill") {
@@ -222,6 +228,7 @@ TEST_P(Flip, HaltsInThatRound) {
     EXPECT_TRUE(expected.starts_with(prefix)) << prefix << "\n instead of\n" << expected;
   }
   EXPECT_EQ(text_of(queued->receive(), true), generated_texts({request(2, 4)})[0]);
+  EXPECT_EQ(server().log_lines("\"sequence\":2").size(), 0u) << "it waited in the queue";
   fmt::print("{} in {}: next answer after {:.2f} s\n", GetParam().fault, phase,
              std::chrono::duration<double>(Clock::now() - halted).count());
   expect_named();
@@ -233,6 +240,8 @@ INSTANTIATE_TEST_SUITE_P(
         BitFlip{"replicated.bit-flipped", "", "decode", 20, "decode/final_norm"},
         BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "decode", 20, "decode/layers.5.out"},
         BitFlip{"sampling.token-bit-flipped", "", "decode", 20, "behind the final norm"},
+        BitFlip{"replicated.bit-flipped", "", "queued", 200, "decode/final_norm"},
+        BitFlip{"sampling.token-bit-flipped", "", "queued", 200, "behind the final norm"},
         BitFlip{"replicated.bit-flipped", "", "prefill", 6, "final_norm"},
         BitFlip{"replicated.hidden-bit-flipped", "layer=5,", "prefill", 6, "layers.5.out"}));
 

@@ -60,7 +60,15 @@ inline Json request(int i, int max_tokens) {
 
 class Serving : public ::testing::Test {
  protected:
+  void TearDown() override { expect_no_report(); }
+
+  void expect_no_report() {
+    if (!server_) return;
+    EXPECT_EQ(server_->sanitizer_reports(), std::vector<std::string>());
+  }
+
   ServerUnderTest& start(std::vector<std::string> flags) {
+    expect_no_report();  // of the one before
     flags.insert(flags.begin(), kEngine.begin(), kEngine.end());
     server_ = std::make_unique<ServerUnderTest>(kBin + "/lockstep-serve", flags);
     return *server_;
