@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
     lockstep::add_gate_command(app, exit_code);
 #ifdef LOCKSTEP_CUDA
     lockstep::add_ops_command(app, exit_code);
+    lockstep::add_round_command(app, exit_code);
 #endif
     lockstep::add_proxy_command(app, exit_code);
     try {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
@@ -34,6 +35,16 @@ void write_plan(const RankFlags& flags, const MemoryPlan& plan) {
       flags.rank == 0 ? "memory-plan.json" : fmt::format("memory-plan.rank{}.json", flags.rank);
   write_file_atomically(fs::path(flags.out_dir) / name,
                         to_json(plan, flags.rank, flags.run.device_memory));
+}
+
+void write_op_times(const RankFlags& flags, const std::vector<OpTime>& times) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const OpTime& time : times) {
+    json.push_back({{"op", time.op}, {"seconds", time.seconds}, {"n", time.n}});
+  }
+  const std::string name =
+      flags.rank == 0 ? "op-times.json" : fmt::format("op-times.rank{}.json", flags.rank);
+  write_file_atomically(fs::path(flags.out_dir) / name, json.dump(1) + "\n");
 }
 
 JobOverrides overrides_of(const RunFlags& flags) {
@@ -104,6 +115,7 @@ int run_jobs(const RankFlags& flags) {
                 load_generation_defaults(flags.run.model_dir), overrides_of(flags.run));
   const std::vector<RequestResult> results = run_requests(flags, engine, requests);
   write_outputs(flags, engine, loaded.text, requests, results);
+  if (flags.run.time_ops) write_op_times(flags, engine.backend().op_times());
 #if defined(LOCKSTEP_FAULTS)
   check_fault_fired(flags.run.fault, *loaded.comm);
 #endif

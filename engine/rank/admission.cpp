@@ -16,6 +16,7 @@ void RankEngine::check_request(const Request& request) const {
     fail("request {}: {} prompt tokens and max_tokens {} need {} positions, the context has {}",
          request.name, request.prompt.size(), request.max_tokens, needed, context_limit_);
   }
+  check_assumed_context(request);
   check_prompt_images(request.prompt, request.images, model_.config,
                       model_.weights.vision != nullptr, "request " + request.name);
   if (request.injection != nullptr) {
@@ -32,13 +33,26 @@ void RankEngine::check_request(const Request& request) const {
   }
 }
 
+void RankEngine::check_assumed_context(const Request& request) const {
+  if (request.assumed_context % options_.prefill_grid != 0 ||
+      request.assumed_context >= static_cast<int64_t>(request.prompt.size())) {
+    fail("request {}: assumed_context {} must be a multiple of --prefill-grid {}, before a prompt",
+         request.name, request.assumed_context, options_.prefill_grid);
+  }
+  if (request.assumed_context > 0 && !request.images.empty()) {
+    fail("request {}: assumed_context holds text; leave images out", request.name);
+  }
+}
+
 uint64_t RankEngine::submit(Request request) {
   check_request(request);
   const uint64_t id = n_submitted_++;
   Entry& entry = entries_[id];
   entry.request = std::move(request);
-  // A cached prefix would leave the taps of its positions out, and must not keep what was put in.
-  if (entry.request.taps || entry.request.injection != nullptr) {
+  // A cached prefix would leave the taps of its positions out, and must not keep what was put in
+  // or assumed.
+  if (entry.request.taps || entry.request.injection != nullptr ||
+      entry.request.assumed_context > 0) {
     entry.request.use_prefix_cache = false;
   }
   if (entry.request.taps) entry.taps = std::make_unique<TapRecorder>(*entry.request.taps);
@@ -92,6 +106,11 @@ bool RankEngine::make_room(const Request& request, std::unique_ptr<Slot>& slot, 
     restore(*slot, *snapshot);
   }
   slot->sequence.page_table.insert(slot->sequence.page_table.end(), fresh.begin(), fresh.end());
+  if (request.assumed_context > 0) {
+    backend_->assume(slot->sequence, request.assumed_context);
+    slot->sequence.n_positions = request.assumed_context;
+    slot->n_mtp_slots = request.assumed_context;
+  }
   slot->snapshot_points = request.use_prefix_cache ? prefix_cache_.snapshot_points(
                                                          slot->keys, slot->sequence.n_positions)
                                                    : std::vector<int64_t>();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/rank/batch.h"
@@ -14,6 +15,13 @@
 
 namespace lockstep {
 
+// What an op took of all decode rounds together.
+struct OpTime {
+  std::string op;
+  double seconds = 0.0;
+  int64_t n = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -21,6 +29,10 @@ class Backend {
   // Makes `sequence` one at position 0 that runs in `slot`: all states zero. A slot holds one
   // sequence at a time.
   virtual void begin(Sequence& sequence, int slot) = 0;
+
+  // Fills K and V of the first `n` positions of a fresh sequence, whole pages of them, with a
+  // pattern of finite numbers, in all layers: a context to measure with.
+  virtual void assume(const Sequence& sequence, int64_t n) = 0;
 
   // Runs the batch through all layers and the final norm: KV pages and GDN states of each span's
   // sequence advance by its tokens. Returns float32 rows [n_columns, hidden] that stay until the
@@ -53,6 +65,9 @@ class Backend {
   // Stored K or V vectors of positions [first, first + n) as float32 [kv heads, n, head_dim].
   virtual std::vector<float> kv_rows(int kv_layer, const Sequence& sequence, bool value,
                                      int64_t first, int64_t n) = 0;
+
+  // With options.time_ops, on a card; otherwise empty.
+  virtual std::vector<OpTime> op_times() const { return {}; }
 
   // Bytes of activations and logits that the largest pass so far has needed.
   virtual int64_t workspace_bytes() const = 0;

@@ -1,4 +1,6 @@
 // The backend of the CPU ops: states lie in the sequences, pages in the KV cache.
+#include <cstring>
+
 #include "engine/ops/kv_write/kv_write.h"
 #include "engine/rank/backend.h"
 #include "engine/rank/branches.h"
@@ -14,6 +16,19 @@ class CpuBackend : public Backend {
   void begin(Sequence& sequence, int) override {
     sequence.gdn = zero_states(model_.config, model_.weights.dims);
     sequence.records.assign(sequence.gdn.size(), {});
+  }
+
+  void assume(const Sequence& sequence, int64_t n) override {
+    const KvCacheShape& shape = model_.kv.shape();
+    const int64_t page_bytes = kv_page_bytes(shape.type, shape.n_kv_heads, shape.head_dim);
+    for (int layer = 0; layer < shape.n_layers; ++layer) {
+      const KvView pages = model_.kv.view(layer, sequence.page_table);
+      for (int64_t i = 0; i < KvCache::pages_for(n); ++i) {
+        const int64_t page = sequence.page_table[static_cast<size_t>(i)];
+        std::memset(pages.pool + page * page_bytes, kAssumedKvByte,
+                    static_cast<size_t>(page_bytes));
+      }
+    }
   }
 
   const float* forward(const Batch& batch) override {

@@ -95,6 +95,7 @@ class RankEngine {
   };
 
   void admit();
+  void check_assumed_context(const Request& request) const;
   bool make_room(const Request& request, std::unique_ptr<Slot>& slot, int index);
   void restore(Slot& slot, const Snapshot& snapshot);
   void prefill_chunk(Slot& slot);

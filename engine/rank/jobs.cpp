@@ -267,7 +267,8 @@ Request parse_job(const Json& json, const std::string& where, const PromptMaker&
                       "taps",
                       "prefix_cache",
                       "images",
-                      "inject"});
+                      "inject",
+                      "assumed_context"});
   Request request;
   if (!job.has("name") || !job.at("name").is_string()) fail("{}: name must be a string", where);
   request.name = job.at("name").get<std::string>();
@@ -281,6 +282,8 @@ Request parse_job(const Json& json, const std::string& where, const PromptMaker&
   request.report_drafts = job.flag_or("drafts", false);
   request.use_prefix_cache = job.flag_or("prefix_cache", true);
   request.n_logits = static_cast<int>(job.integer_or("logits", 0, 0, 1 << 20));
+  request.assumed_context = job.integer_or("assumed_context", 0, 0, kMaxTokensLimit);
+  request.prompt.insert(request.prompt.begin(), static_cast<size_t>(request.assumed_context), 0);
   if (job.has("taps")) request.taps = parse_taps(job);
   if (job.has("inject")) {
     request.injection = parse_injection(job, maker.config, folder, injections);

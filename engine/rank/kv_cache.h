@@ -21,6 +21,9 @@ struct KvCacheShape {
   int64_t n_pages = 0;
 };
 
+// Every byte of a page's pattern: small finite values as int8, fp16 and bf16.
+inline constexpr uint8_t kAssumedKvByte = 0x2c;
+
 enum class KvHome : uint8_t { host, device };
 
 // Bytes of all pages of all layers.

@@ -37,6 +37,9 @@ struct Request {
   int n_logits = 0;                // largest logits to report per step
   bool report_drafts = false;
   bool use_prefix_cache = true;
+  // First positions of the prompt whose KV pages hold a fixed pattern and which leave the states
+  // zero: for measuring long contexts without their prefill.
+  int64_t assumed_context = 0;
   std::optional<TapRequest> taps;
   std::shared_ptr<const Injection> injection;  // null: nothing is put in
   std::vector<std::string> stop_strings;

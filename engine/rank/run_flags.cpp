@@ -36,6 +36,8 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--devices", flags.devices,
                  "Cards of the ranks, with a comma: index, UUID or PCI id (default: the first)");
   app.add_flag("--share-device", flags.share_device, "Both ranks may run on one card");
+  app.add_flag("--time-ops", flags.time_ops,
+               "Write what each kind of op takes of a card's decode rounds to op-times.json; slower");
   app.add_option("--kv", flags.kv, "KV cache type: bf16 (default), fp16, int8; fp32 in fp32")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
@@ -100,6 +102,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("backend", flags.backend);
   add("devices", flags.devices);
   if (flags.share_device) argv.push_back("--share-device");
+  if (flags.time_ops) argv.push_back("--time-ops");
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));
   add("draft-window", std::to_string(flags.draft_window));

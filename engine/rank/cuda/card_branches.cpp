@@ -50,7 +50,7 @@ namespace {
 
 // buffers.partials = half-K sums of x [n_columns, width]; over two ranks summed.
 void row_parallel(CardModel& card, const CardPieces& halves, const uint16_t* x, int64_t x_width,
-                  const CardBatch& pass) {
+                  const CardBatch& pass, const char* what) {
   const int64_t n_columns = pass.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   int64_t first_column = 0;
@@ -59,11 +59,13 @@ void row_parallel(CardModel& card, const CardPieces& halves, const uint16_t* x, 
              {{{halves[part]}, card.buffers.partials[part], hidden}});
     first_column += halves[part].plan.n_cols;
   }
+  card.clock.mark(what);
   if (halves.size() > 1) return;
   const float* mine = card.rows.read(card.buffers.partials[0], n_columns * hidden);
   std::vector<float> sum(mine, mine + n_columns * hidden);
   card.model.comm.all_reduce(sum.data(), n_columns * hidden, Rounding::bf16);
   card.rows.write(sum.data(), n_columns * hidden, card.buffers.partials[0]);
+  card.clock.mark("exchange of partial sums");
 }
 
 // Norm, rotation and transform of queries, of keys, and K and V into their pages, span by span.
@@ -101,6 +103,7 @@ void prepare_heads(CardModel& card, const CardLayer& layer, const CardBatch& pas
     args.n_tokens = span.n_tokens;
     prepare_heads_cuda(args, *card.stream);
   }
+  card.clock.mark("heads and KV write");
 }
 
 void attend_prepared(CardModel& card, const CardLayer& layer, const CardBatch& pass, int kv_layer) {
@@ -129,7 +132,8 @@ void attend_prepared(CardModel& card, const CardLayer& layer, const CardBatch& p
     args.n_multiprocessors = card.device.facts().n_multiprocessors;
     attention_cuda(args, *card.stream);
   }
-  row_parallel(card, layer.o_proj, buffers.wide[2], width, pass);
+  card.clock.mark("attention");
+  row_parallel(card, layer.o_proj, buffers.wide[2], width, pass, "product o");
 }
 
 }  // namespace
@@ -144,6 +148,7 @@ void attention_branch(CardModel& card, const CardLayer& layer, const CardBatch& 
            {{layer.q_proj, card.buffers.wide[0], 2 * width},
             {layer.k_proj, card.buffers.narrow[0], kv_width},
             {layer.v_proj, card.buffers.narrow[1], kv_width}});
+  card.clock.mark("products q, k, v");
   prepare_heads(card, layer, pass, cursor.kv_layer, true, true);
   attend_prepared(card, layer, pass, cursor.kv_layer);
 }
@@ -154,6 +159,7 @@ void store_kv(CardModel& card, const CardLayer& layer, const CardBatch& pass, in
            pass.batch.n_columns(),
            {{layer.k_proj, card.buffers.narrow[0], kv_width},
             {layer.v_proj, card.buffers.narrow[1], kv_width}});
+  card.clock.mark("products q, k, v");
   prepare_heads(card, layer, pass, kv_layer, false, true);
 }
 
@@ -161,6 +167,7 @@ void attend(CardModel& card, const CardLayer& layer, const CardBatch& pass, int 
   const int64_t width = int64_t{card.model.weights.dims.n_heads} * card.model.config.head_dim;
   multiply(card, pass.products, card.buffers.normed, card.model.config.hidden_size,
            pass.batch.n_columns(), {{layer.q_proj, card.buffers.wide[0], 2 * width}});
+  card.clock.mark("products q, k, v");
   prepare_heads(card, layer, pass, kv_layer, true, false);
   attend_prepared(card, layer, pass, kv_layer);
 }
@@ -246,16 +253,19 @@ void decode_gdn(CardModel& card, const CardLayer& layer, const CardBatch& pass, 
   conv.spans = pass.inputs.rounds();
   conv.n_spans = n_spans;
   causal_conv_decode_cuda(conv, *card.stream);
+  card.clock.mark("convolution");
   GdnGatesCudaArgs gates = gates_args(card, layer);
   gates.record = first.gates;
   gates.slot_stride = states.n_layers * states.gates_size;
   gates.spans = pass.inputs.rounds();
   gates.n_spans = n_spans;
   gdn_gates_decode_cuda(gates, *card.stream);
+  card.clock.mark("gates");
   GatedDeltaCudaArgs delta = delta_args(card);
   delta.state = first.state;
   gated_delta_decode_cuda(delta, pass.inputs.rounds(), n_spans, states.n_layers * states.delta_size,
                           *card.stream);
+  card.clock.mark("delta rule");
 }
 
 }  // namespace
@@ -270,6 +280,7 @@ void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
             {layer.in_proj_z, buffers.wide[1], gdn.v_width()},
             {layer.in_proj_a, buffers.narrow[0], card.narrow_stride},
             {layer.in_proj_b, buffers.narrow[1], card.narrow_stride}});
+  card.clock.mark("products qkv, z, a, b");
   const Span& first = pass.batch.spans.front();
   if (first.phase == Phase::prefill) {
     prefill_gdn(card, layer, first, cursor.gdn_layer);
@@ -288,7 +299,8 @@ void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
   norm.n_heads = gdn.n_v_heads;
   norm.eps = card.model.config.rms_norm_eps;
   gated_rmsnorm_cuda(norm, *card.stream);
-  row_parallel(card, layer.out_proj, buffers.wide[2], gdn.v_width(), pass);
+  card.clock.mark("GDN norm");
+  row_parallel(card, layer.out_proj, buffers.wide[2], gdn.v_width(), pass, "product out");
 }
 
 void replay_gdn(CardModel& card, const CardBatch& pass) {
@@ -304,10 +316,12 @@ void mlp_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass) 
   const PassBuffers& buffers = card.buffers;
   multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n_columns,
            {{layer.gate_proj, buffers.wide[0], width}, {layer.up_proj, buffers.wide[1], width}});
+  card.clock.mark("products gate, up");
   swiglu_cuda(
       {buffers.wide[0], width, buffers.wide[1], width, buffers.wide[0], width, n_columns, width},
       *card.stream);
-  row_parallel(card, layer.down_proj, buffers.wide[0], width, pass);
+  card.clock.mark("swiglu");
+  row_parallel(card, layer.down_proj, buffers.wide[0], width, pass, "product down");
 }
 
 namespace {
@@ -332,6 +346,7 @@ RmsNormCudaArgs norm_args(const CardModel& card, uint16_t* x, const float* norm,
 void norm_rows(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns, uint16_t* out,
                int64_t out_stride) {
   rmsnorm_cuda(norm_args(card, x, norm, n_columns, out, out_stride), *card.stream);
+  card.clock.mark("norms");
 }
 
 void add_branch_and_norm(CardModel& card, uint16_t* x, const float* norm, int64_t n_columns) {
@@ -340,6 +355,7 @@ void add_branch_and_norm(CardModel& card, uint16_t* x, const float* norm, int64_
   args.y0 = card.buffers.partials[0];
   if (card.model.comm.n_ranks() == 1) args.y1 = card.buffers.partials[1];
   rmsnorm_cuda(args, *card.stream);
+  card.clock.mark("norms");
 }
 
 }  // namespace lockstep

@@ -46,6 +46,7 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
     : model(shared),
       device(*options.device),
       stream(device.new_stream()),
+      clock(static_cast<cudaStream_t>(stream->native())),
       rows(*stream),
       limits(limits_of(shared, options)),
       decode_attention(plan_attention_cuda(attention_shape(shared, options), AttentionPath::decode,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/device/arena.h"
+#include "engine/device/cuda/op_clock.h"
 #include "engine/ops/attention/cuda/attention_plan_cuda.h"
 #include "engine/ops/common/cuda/gdn_round.h"
 #include "engine/ops/gated_delta/cuda/gated_delta_cuda.h"
@@ -66,6 +67,7 @@ class CardModel {
   const Model& model;
   Device& device;
   std::unique_ptr<Stream> stream;
+  OpClock clock;
   HostRows rows;
   PassLimits limits;
   CardWeights weights;

@@ -13,6 +13,7 @@ namespace {
 void make_angles(CardModel& card, const CardBatch& pass) {
   rope_angles_cuda(pass.inputs.positions(), card.inv_freq, pass.batch.n_columns(),
                    card.model.config.rotary_dim / 2, card.buffers.angles, *card.stream);
+  card.clock.mark("embedding and angles");
 }
 
 // The embedding of every column, a picture's rows in place of its pads.
@@ -29,6 +30,7 @@ void embed(CardModel& card, const CardBatch& pass, uint16_t* out) {
   args.n_tokens = pass.batch.n_columns();
   args.out = out;
   embedding_cuda(args, *card.stream);
+  card.clock.mark("embedding and angles");
   const std::vector<const float*>& rows = pass.batch.embedding_rows;
   for (size_t column = 0; column < rows.size(); ++column) {
     if (rows[column] == nullptr) continue;
@@ -110,6 +112,7 @@ void card_logits(CardModel& card, int64_t first_column, int64_t n_columns) {
   multiply(card, LinearPass::decode, card.buffers.normed + first_column * hidden, hidden, n_columns,
            {{card.weights.lm_head, card.buffers.logits, card.model.weights.dims.vocab_rows,
              CudaOutput::fp32}});
+  card.clock.mark("product lm_head");
 }
 
 void card_mtp_store(CardModel& card, const CardBatch& pass) {
@@ -123,6 +126,7 @@ void card_mtp_store(CardModel& card, const CardBatch& pass) {
   norm_rows(card, buffers.mtp_hidden, mtp.hidden_norm, n, buffers.mtp_joined + hidden, 2 * hidden);
   multiply(card, pass.products, buffers.mtp_joined, 2 * hidden, n,
            {{mtp.fc, buffers.mtp_x, hidden}});
+  card.clock.mark("product mtp.fc");
   norm_rows(card, buffers.mtp_x, mtp.layer.input_norm, n, buffers.normed, hidden);
   store_kv(card, mtp.layer, pass, card.model.config.n_kv_layers());
 }

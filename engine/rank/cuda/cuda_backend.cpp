@@ -18,10 +18,12 @@ class CudaBackend : public Backend {
   CudaBackend(const Model& model, const EngineOptions& options)
       : model_(model),
         card_(model, options),
+        time_ops_(options.time_ops),
         pending_(static_cast<size_t>(options.n_slots), 0),
         page_tables_(static_cast<size_t>(options.n_slots)) {}
 
   void begin(Sequence& sequence, int slot) override;
+  void assume(const Sequence& sequence, int64_t n) override;
   const float* forward(const Batch& batch) override;
   const float* logits(int64_t first_column, int64_t n_columns) override;
   void mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) override;
@@ -33,16 +35,20 @@ class CudaBackend : public Backend {
   void copy_page(uint32_t from, uint32_t to) override;
   std::vector<float> kv_rows(int kv_layer, const Sequence& sequence, bool value, int64_t first,
                              int64_t n) override;
+  std::vector<OpTime> op_times() const override;
   int64_t workspace_bytes() const override { return card_.n_workspace_bytes; }
 
  private:
   void begin_pass(const Batch& batch);
+  void time_round(bool decode);
   void settle(const Sequence& sequence);
   std::vector<GdnSpan> rounds_of(const Batch& batch);
   std::vector<float> gathered(std::vector<float> mine, int64_t n_columns) const;
 
   const Model& model_;
   CardModel card_;
+  const bool time_ops_;
+  OpTimeline timeline_;  // of a decode round, and of the drafts after it
   PassInputs inputs_[2];
   std::optional<DraftRows> draft_rows_;
   // Columns of a slot's last round that stay and that its states do not hold yet (gdn_round.h).
@@ -108,11 +114,42 @@ void CudaBackend::begin(Sequence& sequence, int slot) {
   card_.stream->fill(states.window + slot * window, 0, window * 2);
 }
 
+void CudaBackend::assume(const Sequence& sequence, int64_t n) {
+  card_.device.make_current();
+  const KvCacheShape& shape = model_.kv.shape();
+  const int64_t page_bytes = kv_page_bytes(shape.type, shape.n_kv_heads, shape.head_dim);
+  for (int layer = 0; layer < shape.n_layers; ++layer) {
+    std::byte* pool = card_.kv_layer(layer, 0).pool;
+    for (int64_t i = 0; i < KvCache::pages_for(n); ++i) {
+      const int64_t page = sequence.page_table[static_cast<size_t>(i)];
+      card_.stream->fill(pool + page * page_bytes, kAssumedKvByte, page_bytes);
+    }
+  }
+}
+
+// Of the last round: all of it has ended.
+void CudaBackend::time_round(bool decode) {
+  if (!time_ops_) return;
+  card_.clock.collect(timeline_);
+  if (decode) {
+    card_.clock.begin(timeline_);
+  } else {
+    card_.clock.end();
+  }
+}
+
+std::vector<OpTime> CudaBackend::op_times() const {
+  std::vector<OpTime> times;
+  for (const auto& [op, total] : card_.clock.totals()) times.push_back({op, total.seconds, total.n});
+  return times;
+}
+
 const float* CudaBackend::forward(const Batch& batch) {
   begin_pass(batch);
   const std::vector<GdnSpan> rounds = rounds_of(batch);
   inputs_[0].send(batch, rounds, card_.buffers.inputs[0], *card_.stream);
   const bool prefill = batch.spans.front().phase == Phase::prefill;
+  time_round(!prefill);
   card_forward(card_, {batch, inputs_[0], prefill ? LinearPass::prefill : LinearPass::decode});
   const int64_t n = batch.n_columns() * model_.config.hidden_size;
   const float* rows = card_.rows.read(card_.buffers.normed, n);
@@ -139,6 +176,7 @@ std::vector<float> CudaBackend::gathered(std::vector<float> mine, int64_t n_colu
 }
 
 const float* CudaBackend::logits(int64_t first_column, int64_t n_columns) {
+  card_.clock.mark("host");
   card_logits(card_, first_column, n_columns);
   const int64_t n = n_columns * model_.weights.dims.vocab_rows;
   std::vector<float> mine(static_cast<size_t>(n));
@@ -168,6 +206,7 @@ Batch last_columns(const Batch& batch) {
 
 void CudaBackend::mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) {
   const int64_t width = model_.config.hidden_size;
+  card_.clock.mark("host");
   begin_pass(batch);
   inputs_[0].send(batch, {}, card_.buffers.inputs[0], *card_.stream);
   card_.rows.write(hidden, batch.n_columns() * width, card_.buffers.mtp_hidden);
@@ -195,6 +234,7 @@ void CudaBackend::mtp_forward(const Batch& batch, const float* hidden, std::vect
 }
 
 const float* CudaBackend::draft_logits(const float* rows, int64_t n_rows) {
+  card_.clock.mark("host");
   card_.rows.write(rows, n_rows * model_.config.hidden_size, card_.buffers.normed);
   return draft_rows_->logits(n_rows);
 }

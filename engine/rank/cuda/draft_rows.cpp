@@ -35,6 +35,7 @@ const float* DraftRows::logits(int64_t n_rows) {
   const int64_t hidden = card_.model.config.hidden_size;
   multiply(card_, LinearPass::decode, card_.buffers.normed, hidden, n_rows,
            {{*pieces_, logits_, width_, CudaOutput::fp32}});
+  card_.clock.mark("product draft head");
   card_.stream->copy_out(host_.data(), logits_, n_rows * width_ * 4);
   card_.stream->synchronize();
   return host_.data();

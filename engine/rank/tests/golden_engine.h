@@ -22,6 +22,9 @@ struct GoldenModel {
 };
 const GoldenModel& golden_model();
 
+// With LOCKSTEP_TEST_DEVICE, where precision bf16 alone exists.
+bool tests_run_on_card();
+
 // The oracle's prompts by name ("code-short", "zh-2k", ...).
 std::vector<int32_t> oracle_prompt(const std::string& name);
 std::vector<int32_t> oracle_greedy(const std::string& name);
