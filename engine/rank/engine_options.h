@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/comm/device_communicator.h"
 #include "engine/device/device.h"
 #include "engine/ops/attention/kv_view.h"
 
@@ -25,6 +26,8 @@ struct EngineOptions {
   int64_t prefix_cache_bytes = 0;         // budget of snapshot states; 0: off
   bool time_ops = false;                  // on a card; slows its rounds
   Device* device = nullptr;               // the card that runs the passes; null: the CPU
+
+  DeviceCommunicator* transport = nullptr;  // joins the ranks' cards; null: through the host
 };
 
 }  // namespace lockstep

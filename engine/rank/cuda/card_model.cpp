@@ -45,7 +45,11 @@ void require_row_routes(const Model& model, const EngineOptions& options) {
 CardModel::CardModel(const Model& shared, const EngineOptions& options)
     : model(shared),
       device(*options.device),
-      stream(device.new_stream()),
+      through_host(shared.comm.n_ranks() > 1 && options.transport == nullptr
+                       ? make_staged_communicator(shared.comm)
+                       : nullptr),
+      transport(through_host != nullptr ? through_host.get() : options.transport),
+      stream(watched_stream(device.new_stream(), transport)),
       clock(static_cast<cudaStream_t>(stream->native())),
       rows(*stream),
       limits(limits_of(shared, options)),

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/device_communicator.h"
 #include "engine/device/arena.h"
 #include "engine/device/cuda/op_clock.h"
 #include "engine/ops/attention/cuda/attention_plan_cuda.h"
@@ -66,7 +67,9 @@ class CardModel {
 
   const Model& model;
   Device& device;
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<DeviceCommunicator> through_host;  // where the options have no transport
+  DeviceCommunicator* transport;                     // null: one rank
+  std::unique_ptr<Stream> stream;                    // its waits end with the transport's errors
   OpClock clock;
   HostRows rows;
   PassLimits limits;
