@@ -69,9 +69,14 @@ std::string jobs_text(const RoundSettings& settings) {
 std::vector<std::string> engine_command(const RoundSettings& settings, int n_drafts) {
   const int64_t longest = *std::max_element(settings.contexts.begin(), settings.contexts.end());
   std::vector<std::string> argv = {
-      sibling_program("lockstep-generate").string(), "--model=" + settings.model, "--backend=cuda",
-      fmt::format("--tp={}", settings.n_ranks), fmt::format("--mtp={}", n_drafts),
-      "--kv=" + settings.kv, "--slots=1", "--prefix-cache=0",
+      sibling_program("lockstep-generate").string(),
+      "--model=" + settings.model,
+      "--backend=cuda",
+      fmt::format("--tp={}", settings.n_ranks),
+      fmt::format("--mtp={}", n_drafts),
+      "--kv=" + settings.kv,
+      "--slots=1",
+      "--prefix-cache=0",
       fmt::format("--max-context={}", longest + kPromptTokens + settings.n_rounds + 16)};
   if (!settings.devices.empty()) argv.push_back("--devices=" + settings.devices);
   if (settings.time_ops) argv.push_back("--time-ops");
@@ -113,7 +118,7 @@ double floor_bytes(const RoundSettings& settings, int n_drafts, int64_t context)
   const WeightBytes weights = weight_bytes(*source.checkpoint, config);
   config.n_kv_heads /= settings.n_ranks;
   config.gdn.n_v_heads /= settings.n_ranks;
-  const KvType kv = settings.kv == "int8" ? KvType::int8
+  const KvType kv = settings.kv == "int8"   ? KvType::int8
                     : settings.kv == "fp16" ? KvType::fp16
                                             : KvType::bf16;
   return static_cast<double>(decode_bytes(config, weights, {1, n_drafts, context, 0, kv}));
@@ -132,8 +137,11 @@ double read_rate(const std::string& devices) {
 void print_op_times(const Json& times, int n_drafts) {
   double total = 0.0;
   for (const Json& time : times) total += time["seconds"].get<double>();
-  Table table({{"op, all rounds"}, {"ms", Align::right}, {"calls", Align::right},
-               {"us a call", Align::right}, {"share", Align::right}});
+  Table table({{"op, all rounds"},
+               {"ms", Align::right},
+               {"calls", Align::right},
+               {"us a call", Align::right},
+               {"share", Align::right}});
   for (const Json& time : times) {
     const auto seconds = time["seconds"].get<double>();
     const auto n = time["n"].get<int64_t>();
@@ -149,9 +157,13 @@ void print_rows(const RoundSettings& settings, const std::vector<RoundRow>& rows
                 double read_bytes_per_s) {
   fmt::print("{}, --tp {}, KV {}, reads {:.0f} GB/s; floor: bytes of a rank's round at that rate\n",
              settings.model, settings.n_ranks, settings.kv, read_bytes_per_s / 1e9);
-  Table table({{"drafts", Align::right}, {"context", Align::right}, {"rounds", Align::right},
-               {"ms a round", Align::right}, {"floor ms", Align::right},
-               {"x floor", Align::right}, {"target", Align::right}});
+  Table table({{"drafts", Align::right},
+               {"context", Align::right},
+               {"rounds", Align::right},
+               {"ms a round", Align::right},
+               {"floor ms", Align::right},
+               {"x floor", Align::right},
+               {"target", Align::right}});
   for (const RoundRow& row : rows) {
     table.add_row({fmt::format("{}", row.n_drafts), fmt::format("{}", row.context),
                    fmt::format("{}", row.n_rounds), fmt::format("{:.3f}", row.seconds * 1e3),
@@ -181,8 +193,11 @@ int bench_round(const RoundSettings& settings) {
     print_rows(settings, rows, read_bytes_per_s);
     return 0;
   }
-  Json out = {{"model", settings.model}, {"tp", settings.n_ranks}, {"kv", settings.kv},
-              {"read_bytes_per_s", read_bytes_per_s}, {"op_times", op_times}};
+  Json out = {{"model", settings.model},
+              {"tp", settings.n_ranks},
+              {"kv", settings.kv},
+              {"read_bytes_per_s", read_bytes_per_s},
+              {"op_times", op_times}};
   for (const RoundRow& row : rows) {
     out["rounds"].push_back({{"drafts", row.n_drafts},
                              {"context", row.context},

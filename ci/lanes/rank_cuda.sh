@@ -5,5 +5,5 @@
 #   rank_cuda.sh PROGRAM [DEVICE]   DEVICE: cuda (the default), cuda:N
 set -euo pipefail
 program=${1:?usage: rank_cuda.sh PROGRAM [DEVICE]}
-filter='Speculation.*:PrefixCache.*:Slots.*:*Ranks.OneRank*'
+filter='Speculation.*:PrefixCache.*:Slots.*:*Ranks.OneRank*:CardRounds.*'
 LOCKSTEP_TEST_DEVICE=${2:-cuda} "$program" --gtest_brief=1 --gtest_filter="$filter"

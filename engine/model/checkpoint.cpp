@@ -167,11 +167,12 @@ void Checkpoint::release(const TensorInfo& tensor) const {
 TensorInfo Checkpoint::with_bytes(const TensorInfo& tensor,
                                   std::vector<std::shared_ptr<const void>>& keep_alive) const {
   if (generator_ == nullptr) return tensor;
-  auto made = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(tensor.n_bytes()));
-  generate(*generator_, tensor, *made);
+  const auto n_bytes = static_cast<size_t>(tensor.n_bytes());
+  const std::shared_ptr<std::byte[]> made(new std::byte[n_bytes]);  // unset: all of it is filled
+  generate(*generator_, tensor, {made.get(), n_bytes});
   TensorInfo copy = tensor;
-  copy.bytes = *made;
-  keep_alive.push_back(std::move(made));
+  copy.bytes = {made.get(), n_bytes};
+  keep_alive.push_back(made);
   return copy;
 }
 

@@ -5,15 +5,33 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/rank/batch.h"
 #include "engine/rank/engine_options.h"
 #include "engine/rank/layers.h"
+#include "engine/rank/request.h"
 #include "engine/rank/weights.h"
 
 namespace lockstep {
+
+// What chooses the token after a column.
+struct ColumnAsk {
+  const SamplingParams* params;
+  const TokenHistory* history;     // up to the first column of the slot's round
+  std::span<const int32_t> after;  // tokens between that and this column
+  int64_t position;                // of the token
+  int32_t forced = -1;             // fed instead of the chosen one; -1: none
+  int n_top = 0;                   // largest logits to report
+};
+
+struct ColumnChoice {
+  int32_t token = -1;  // -1: the logits hold a NaN
+  StepLogits logits;   // of that token; without ids when there are too many to report
+};
 
 // What an op took of all decode rounds together.
 struct OpTime {
@@ -43,11 +61,27 @@ class Backend {
   // until the next call. To be asked for before another pass.
   virtual const float* logits(int64_t first_column, int64_t n_columns) = 0;
 
+  // Chooses the token after each column from `first_column` on of the last forward(), where the
+  // backend samples by itself.
+  virtual void choose(const Batch& batch, const std::vector<ColumnAsk>& asks,
+                      int64_t first_column) = 0;
+  // A decode round: forward(), choose() for all columns and, with n_drafts > 0, that many drafts
+  // after the columns of each span that stay. Returns rows as forward() does.
+  virtual const float* decode(const Batch& batch, const std::vector<ColumnAsk>& asks,
+                              int n_drafts) = 0;
+  // The choice after a column of the last choose() or decode(); nothing where the host samples.
+  virtual std::optional<ColumnChoice> choice(int64_t column) const = 0;
+  // Drafts of the last decode() after `n_taken` columns of a span; empty where it made none, and
+  // the drafter asks for one after another.
+  virtual std::vector<int32_t> drafts(size_t span, int64_t n_taken) const = 0;
+
   // The MTP layer, as in mtp.h.
   virtual void mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) = 0;
 
-  // Rows that score drafts; they outlive the backend. Called once, before draft_logits().
-  virtual void set_draft_head(const MatrixPieces& head) = 0;
+  // Rows that score drafts, which outlive the backend, and the token of each (-1: no candidate).
+  // `dense`: on every rank candidates come before all other rows. Called once, first.
+  virtual void set_draft_head(const MatrixPieces& head, const std::vector<int32_t>& row_ids,
+                              bool dense) = 0;
   // Logits [n_rows, rows of the head] of MTP outputs [n_rows, hidden]; they stay until the next
   // call.
   virtual const float* draft_logits(const float* rows, int64_t n_rows) = 0;
@@ -66,6 +100,8 @@ class Backend {
   virtual std::vector<float> kv_rows(int kv_layer, const Sequence& sequence, bool value,
                                      int64_t first, int64_t n) = 0;
 
+  // Rounds that ran as graphs.
+  virtual int64_t n_recorded_rounds() const { return 0; }
   // With options.time_ops, on a card; otherwise empty.
   virtual std::vector<OpTime> op_times() const { return {}; }
 

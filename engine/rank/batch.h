@@ -33,6 +33,7 @@ struct Batch {
   // null where it is the token's.
   std::vector<const float*> embedding_rows;
   std::vector<Span> spans;
+  bool mtp_of_prompt = false;  // MTP slots of prompt positions, however few
   int round = 0;
 
   int64_t n_columns() const { return static_cast<int64_t>(ids.size()); }

@@ -42,11 +42,21 @@ class CpuBackend : public Backend {
     return logits_.logits.data();
   }
 
+  void choose(const Batch&, const std::vector<ColumnAsk>&, int64_t) override {}
+
+  const float* decode(const Batch& batch, const std::vector<ColumnAsk>&, int) override {
+    return forward(batch);
+  }
+
+  std::optional<ColumnChoice> choice(int64_t) const override { return std::nullopt; }
+
+  std::vector<int32_t> drafts(size_t, int64_t) const override { return {}; }
+
   void mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) override {
     lockstep::mtp_forward(model_, batch, hidden, mtp_workspace_, out);
   }
 
-  void set_draft_head(const MatrixPieces& head) override {
+  void set_draft_head(const MatrixPieces& head, const std::vector<int32_t>&, bool) override {
     draft_head_ = head;
     n_draft_rows_ = 0;
     for (const WeightMatrix& piece : head) n_draft_rows_ += piece.n_rows;

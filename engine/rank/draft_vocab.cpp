@@ -113,7 +113,8 @@ DraftHead::DraftHead(const Model& model, Backend& backend, std::vector<int32_t> 
       row_ids_.push_back(first + row < n_live ? static_cast<int32_t>(first + row) : -1);
     }
   }
-  backend_.set_draft_head(matrix_);
+  const bool dense = ids.empty() || row_cut_granule(model.weights.lm_head.front()) == 1;
+  backend_.set_draft_head(matrix_, row_ids_, dense);
 }
 
 // Copies the rows `local_ids` (ascending, of this rank's part), or the blocks of rows that share

@@ -21,6 +21,7 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
                first_visible(advance.first_slot + n - 1)},
               advance.tokens.data(), advance.embedding_rows);
     rows.insert(rows.end(), advance.hidden.begin(), advance.hidden.end());
+    batch.mtp_of_prompt = advance.of_prompt;
     advance.slot->n_mtp_slots = advance.first_slot + n;
     advance.slot->drafts.clear();
     any_proposal = any_proposal || advance.propose;
@@ -39,6 +40,12 @@ void Drafter::advance(const std::vector<Advance>& advances, int round) {
     proposing.insert(proposing.end(), row, row + hidden);
   }
   propose(std::move(slots), std::move(proposing), round);
+}
+
+void Drafter::take(Slot& slot, int64_t n_mtp_slots, std::vector<int32_t> drafts) const {
+  slot.n_mtp_slots = n_mtp_slots;
+  slot.drafts = std::move(drafts);
+  slot.drafts.resize(std::min(slot.drafts.size(), static_cast<size_t>(slot.tokens_left())));
 }
 
 // One draft a pass: the argmax of the last MTP output, which is then fed back with that output as

@@ -24,6 +24,8 @@ class Drafter {
         head_(model, backend, options.draft_vocab, options.n_live) {}
 
   bool active() const { return options_.n_drafts > 0 && model_.weights.mtp != nullptr; }
+  // Drafts that a round may make by itself.
+  int n_in_round() const { return active() ? options_.n_drafts : 0; }
 
   // Tokens of one slot that the target has just taken in: tokens[i] follows position first + i,
   // whose final-norm row is hidden[i]. `propose` asks for drafts after the last token.
@@ -34,7 +36,11 @@ class Drafter {
     std::vector<float> hidden;  // [tokens.size(), hidden]
     bool propose;
     std::vector<const float*> embedding_rows{};  // as in Batch: empty, or one a token
+    bool of_prompt = false;                      // the same for all advances of a call
   };
+
+  // Takes drafts that a backend made with a round: the MTP slots before `n_mtp_slots` are rebuilt.
+  void take(Slot& slot, int64_t n_mtp_slots, std::vector<int32_t> drafts) const;
 
   // Rebuilds the MTP slots of all advances and fills slot.drafts of those that ask.
   void advance(const std::vector<Advance>& advances, int round);

@@ -148,9 +148,10 @@ void RankEngine::prefill_chunk(Slot& slot) {
   if (end == slot.prompt_tokens()) {
     record_states(model_, *backend_, slot);
     plant_state_faults(model_.config, model_.comm.rank(), static_cast<int>(round_), slot.sequence);
-    const float* logits = backend_->logits(end - begin - 1, 1);
+    backend_->choose(batch, {ask_for(slot, 0)}, end - begin - 1);
+    host_logits_ = {};
     slot.decoding = true;
-    const std::vector<int32_t> tokens = accept_columns(slot, logits, 1);
+    const std::vector<int32_t> tokens = accept_columns(slot, end - begin - 1, 1);
     emitted_.emplace_back(slot.id, tokens);
   }
   const bool at_snapshot = !slot.snapshot_points.empty() && slot.snapshot_points.front() == end;
@@ -185,6 +186,7 @@ void RankEngine::advance_mtp_in_prefill(Slot& slot, const float* rows, int64_t b
   if (slot.n_mtp_slots < begin) advance.hidden = std::move(slot.carried_hidden);
   advance.hidden.insert(advance.hidden.end(), rows, rows + (end - begin) * hidden);
   advance.propose = slot.decoding && slot.tokens_left() > 0;
+  advance.of_prompt = true;
   drafter_.advance({std::move(advance)}, static_cast<int>(round_));
 }
 
@@ -193,6 +195,7 @@ void RankEngine::decode_round() {
   Batch batch;
   batch.round = static_cast<int>(round_);
   std::vector<Slot*> running;
+  std::vector<ColumnAsk> asks;
   for (auto& slot : slots_) {
     const bool ready = slot != nullptr && slot->decoding && !slot->finished;
     const bool fresh = ready && !emitted_.empty() && emitted_.front().first == slot->id;
@@ -204,26 +207,31 @@ void RankEngine::decode_round() {
                nullptr, slot->request->injection.get()},
               tokens.data());
     running.push_back(slot.get());
+    for (size_t i = 0; i < tokens.size(); ++i) asks.push_back(ask_for(*slot, i));
   }
   if (running.empty()) return;
   const int64_t hidden = model_.config.hidden_size;
-  const float* rows = backend_->forward(batch);
-  const float* logits = backend_->logits(0, batch.n_columns());
+  const float* rows = backend_->decode(batch, asks, drafter_.n_in_round());
+  host_logits_ = {};
+  if (!backend_->choice(0)) host_logits_ = {backend_->logits(0, batch.n_columns()), 0};
   digest_rows(rows, batch.n_columns());
 
   std::vector<Drafter::Advance> advances;
   for (size_t i = 0; i < running.size(); ++i) {
     Slot& slot = *running[i];
     const Span& span = batch.spans[i];
-    const std::vector<int32_t> tokens =
-        accept_columns(slot, logits + span.column * model_.config.vocab_size, span.n_tokens);
+    const std::vector<int32_t> tokens = accept_columns(slot, span.column, span.n_tokens);
     const auto n_taken = static_cast<int64_t>(tokens.size());
     emitted_.emplace_back(slot.id, tokens);
     slot.sequence.n_positions += n_taken;
     if (n_taken < span.n_tokens && !slot.finished) {
       backend_->rewind(slot.sequence, n_taken);
     }
-    if (drafter_.active() && !slot.finished) {
+    if (!drafter_.active() || slot.finished) continue;
+    std::vector<int32_t> drafts = backend_->drafts(i, n_taken);
+    if (!drafts.empty()) {
+      drafter_.take(slot, span.first_position + n_taken, std::move(drafts));
+    } else {
       const float* taken = rows + span.column * hidden;
       advances.push_back({&slot, span.first_position, tokens,
                           std::vector<float>(taken, taken + n_taken * hidden), true});
@@ -238,7 +246,7 @@ void RankEngine::decode_round() {
 // Walks the columns of a round: chooses each column's token and goes on to the next column only
 // when the draft there is that token. Returns the tokens that were taken, the last of them not yet
 // fed.
-std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
+std::vector<int32_t> RankEngine::accept_columns(Slot& slot, int64_t first_column,
                                                 int64_t n_columns) {
   const int64_t n_drafts = n_columns - 1;
   if (n_drafts > 0 && slot.request->report_drafts) {
@@ -250,7 +258,7 @@ std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
   }
   std::vector<int32_t> taken;
   for (int64_t column = 0; column < n_columns; ++column) {
-    const int32_t token = choose(slot, logits + column * model_.config.vocab_size);
+    const int32_t token = choose(slot, first_column + column);
     taken.push_back(token);
     slot.finished = ends_with_token(slot);
     bool accepted = column < n_drafts && slot.drafts[static_cast<size_t>(column)] == token;
@@ -266,16 +274,40 @@ std::vector<int32_t> RankEngine::accept_columns(Slot& slot, const float* logits,
   return taken;
 }
 
+// For the token after `n_before` drafts of the slot's next round.
+ColumnAsk RankEngine::ask_for(const Slot& slot, size_t n_before) const {
+  const size_t step = slot.result->ids.size() + n_before;
+  const Request& request = *slot.request;
+  ColumnAsk ask{&request.sampling, &slot.history, std::span(slot.drafts).first(n_before),
+                slot.prompt_tokens() + static_cast<int64_t>(step)};
+  if (step < request.force_ids.size()) ask.forced = request.force_ids[step];
+  ask.n_top = request.n_logits;
+  return ask;
+}
+
+// Logits of a column of the last pass, on the host.
+const float* RankEngine::column_logits(int64_t column) {
+  const int64_t vocab = model_.config.vocab_size;
+  if (host_logits_.values == nullptr) host_logits_ = {backend_->logits(column, 1), column};
+  if (column == host_logits_.first_column || !backend_->choice(column)) {
+    return host_logits_.values + (column - host_logits_.first_column) * vocab;
+  }
+  host_logits_ = {backend_->logits(column, 1), column};
+  return host_logits_.values;
+}
+
 // Books the token that follows the slot's committed positions and the tokens taken since.
-int32_t RankEngine::choose(Slot& slot, const float* logits) {
+int32_t RankEngine::choose(Slot& slot, int64_t column) {
   const size_t step = slot.result->ids.size();
   int64_t position = slot.prompt_tokens() + static_cast<int64_t>(step);
   if (fault_fires("sampling.rng-counter-reused")) position = slot.sequence.n_positions;
   const SamplingParams& params =
       planted_sampling(slot.request->sampling, model_.comm.rank(), position);
+  std::optional<ColumnChoice> made = backend_->choice(column);
   const int32_t chosen =
-      sample({logits, model_.config.vocab_size, live_tokens(model_.config, options_), params,
-              slot.history, position});
+      made ? made->token
+           : sample({column_logits(column), model_.config.vocab_size,
+                     live_tokens(model_.config, options_), params, slot.history, position});
   if (chosen < 0) {
     fail_with(ExitCode::device_error, "request {}: logits of position {} hold NaN",
               slot.request->name, position);
@@ -286,8 +318,11 @@ int32_t RankEngine::choose(Slot& slot, const float* logits) {
   if (fault_fires("sampling.token-bit-flipped", site)) slot.next_token ^= 1;
   slot.result->ids.push_back(chosen);
   if (slot.request->n_logits > 0) {
+    const bool reported = made && !made->logits.ids.empty() && slot.next_token == chosen;
     slot.result->logits.push_back(
-        largest_logits(logits, model_.config.vocab_size, slot.request->n_logits, slot.next_token));
+        reported ? std::move(made->logits)
+                 : largest_logits(column_logits(column), model_.config.vocab_size,
+                                  slot.request->n_logits, slot.next_token));
   }
   ++slot.history.output_counts[slot.next_token];
   return slot.next_token;

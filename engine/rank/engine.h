@@ -102,8 +102,10 @@ class RankEngine {
   void digest_rows(const float* rows, int64_t n_rows);
   void advance_mtp_in_prefill(Slot& slot, const float* rows, int64_t begin, int64_t end);
   void decode_round();
-  std::vector<int32_t> accept_columns(Slot& slot, const float* logits, int64_t n_columns);
-  int32_t choose(Slot& slot, const float* logits);
+  ColumnAsk ask_for(const Slot& slot, size_t n_before) const;
+  std::vector<int32_t> accept_columns(Slot& slot, int64_t first_column, int64_t n_columns);
+  int32_t choose(Slot& slot, int64_t column);
+  const float* column_logits(int64_t column);
   bool ends_with_token(const Slot& slot) const;
   void book_round();
   void release(std::unique_ptr<Slot>& slot);
@@ -131,6 +133,11 @@ class RankEngine {
   std::set<uint64_t> cancelled_while_waiting_;
   int64_t round_ = 0;
   RoundRecord record_;
+  // Of columns of the last pass, as far as they are on the host.
+  struct {
+    const float* values = nullptr;
+    int64_t first_column = 0;
+  } host_logits_;
   std::vector<std::pair<uint64_t, std::vector<int32_t>>> emitted_;  // of this round
 };
 

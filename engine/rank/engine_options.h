@@ -24,6 +24,7 @@ struct EngineOptions {
   std::vector<int32_t> draft_vocab = {};  // drafts come from these tokens (ascending); empty: all
   int64_t n_live_tokens = 0;              // vocabulary rows that exist; 0: all
   int64_t prefix_cache_bytes = 0;         // budget of snapshot states; 0: off
+  bool cuda_graphs = true;                // decode rounds of a card as graphs: no bits change
   bool time_ops = false;                  // on a card; slows its rounds
   Device* device = nullptr;               // the card that runs the passes; null: the CPU
 

@@ -36,8 +36,13 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--devices", flags.devices,
                  "Cards of the ranks, with a comma: index, UUID or PCI id (default: the first)");
   app.add_flag("--share-device", flags.share_device, "Both ranks may run on one card");
-  app.add_flag("--time-ops", flags.time_ops,
-               "Write what each kind of op takes of a card's decode rounds to op-times.json; slower");
+  app.add_option("--cuda-graphs", flags.cuda_graphs,
+                 "on, or off: a card's decode rounds op by op; the text is the same")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_flag(
+      "--time-ops", flags.time_ops,
+      "Write what each kind of op takes of a card's decode rounds to op-times.json; slower");
   app.add_option("--kv", flags.kv, "KV cache type: bf16 (default), fp16, int8; fp32 in fp32")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
@@ -102,6 +107,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("backend", flags.backend);
   add("devices", flags.devices);
   if (flags.share_device) argv.push_back("--share-device");
+  add("cuda-graphs", flags.cuda_graphs);
   if (flags.time_ops) argv.push_back("--time-ops");
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));

@@ -34,9 +34,9 @@ void OpClock::record(const char* op) {
 void OpClock::collect(const OpTimeline& timeline) {
   for (size_t i = 1; i < timeline.n_used_; ++i) {
     float milliseconds = 0.0f;
-    cuda_check(cudaEventElapsedTime(&milliseconds, timeline.marks_[i - 1].event,
-                                    timeline.marks_[i].event),
-               "cudaEventElapsedTime");
+    cuda_check(
+        cudaEventElapsedTime(&milliseconds, timeline.marks_[i - 1].event, timeline.marks_[i].event),
+        "cudaEventElapsedTime");
     Total& total = totals_[timeline.marks_[i].op];
     total.seconds += milliseconds * 1e-3;
     ++total.n;

@@ -93,7 +93,7 @@ void prepare_heads(CardModel& card, const CardLayer& layer, const CardBatch& pas
       args.v_stride = kv_width;
     }
     args.cache = card.kv_layer(kv_layer, span.sequence->slot);
-    args.first_position = pass.inputs.first_position(i);
+    args.first_position = pass.inputs.first_positions + i;
     args.angles = buffers.angles + span.column * card.model.config.rotary_dim;
     args.n_pairs = card.model.config.rotary_dim / 2;
     args.rotate = card.model.rotate_keys;
@@ -108,11 +108,13 @@ void attend_prepared(CardModel& card, const CardLayer& layer, const CardBatch& p
   const int head_dim = card.model.config.head_dim;
   const int64_t width = int64_t{card.model.weights.dims.n_heads} * head_dim;
   const PassBuffers& buffers = card.buffers;
+  AttentionCudaPlan decode_plan = card.decode_attention;
+  if (pass.n_segments > 0) decode_plan.n_segments = pass.n_segments;
   for (size_t i = 0; i < pass.batch.spans.size(); ++i) {
     const Span& span = pass.batch.spans[i];
     const KvView cache = card.kv_layer(kv_layer, span.sequence->slot);
     const bool decode = span.phase == Phase::decode;
-    AttentionCudaArgs args{decode ? card.decode_attention : card.prefill_attention};
+    AttentionCudaArgs args{decode ? decode_plan : card.prefill_attention};
     args.q = buffers.wide[1] + span.column * width;
     args.q_stride = width;
     args.q_head_stride = head_dim;
@@ -123,7 +125,7 @@ void attend_prepared(CardModel& card, const CardLayer& layer, const CardBatch& p
     args.out_stride = width;
     args.pool = cache.pool;
     args.page_table = cache.page_table;
-    args.first_position = pass.inputs.first_position(i);
+    args.first_position = pass.inputs.first_positions + i;
     args.n_tokens = static_cast<int>(span.n_tokens);
     args.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
     args.partials = buffers.attention;
@@ -248,20 +250,20 @@ void decode_gdn(CardModel& card, const CardLayer& layer, const CardBatch& pass, 
   CausalConvCudaArgs conv = conv_args(card, layer);
   conv.window = first.window;
   conv.slot_stride = states.n_layers * states.window_size;
-  conv.spans = pass.inputs.rounds();
+  conv.spans = pass.inputs.rounds;
   conv.n_spans = n_spans;
   causal_conv_decode_cuda(conv, *card.stream);
   card.clock.mark("convolution");
   GdnGatesCudaArgs gates = gates_args(card, layer);
   gates.record = first.gates;
   gates.slot_stride = states.n_layers * states.gates_size;
-  gates.spans = pass.inputs.rounds();
+  gates.spans = pass.inputs.rounds;
   gates.n_spans = n_spans;
   gdn_gates_decode_cuda(gates, *card.stream);
   card.clock.mark("gates");
   GatedDeltaCudaArgs delta = delta_args(card);
   delta.state = first.state;
-  gated_delta_decode_cuda(delta, pass.inputs.rounds(), n_spans, states.n_layers * states.delta_size,
+  gated_delta_decode_cuda(delta, pass.inputs.rounds, n_spans, states.n_layers * states.delta_size,
                           *card.stream);
   card.clock.mark("delta rule");
 }

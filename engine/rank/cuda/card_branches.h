@@ -17,6 +17,7 @@ struct CardBatch {
   const Batch& batch;
   const PassInputs& inputs;
   LinearPass products = LinearPass::decode;  // which order of sums they have
+  int n_segments = 0;  // that launches of decode attention have; 0: enough for every context
 };
 
 // One matrix of several that multiply the same rows.

@@ -71,7 +71,7 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
   book_states(plan);
   book_buffers(plan, upload);
   arena_ = std::make_unique<Arena>(device, std::move(plan));
-  upload.upload(*arena_, *stream, model.pool);
+  upload.upload(*arena_, device, *stream, model.pool);
   for (const Place& place : places_) place.set(arena_->at(place.block));
   stream->fill(states.delta, 0, states.delta_size * states.n_layers * limits.n_slots * 4);
   stream->fill(states.window, 0, states.window_size * states.n_layers * limits.n_slots * 2);
@@ -128,11 +128,16 @@ void CardModel::book_buffers(ArenaPlan& plan, const CardUpload& upload) {
   book(plan, "decays", limits.n_gdn_rows * dims.gdn.n_v_heads, buffers.log_decay);
   book(plan, "strengths", limits.n_gdn_rows * dims.gdn.n_v_heads, buffers.beta);
   book(plan, "rotation angles", n * model.config.rotary_dim, buffers.angles);
-  book(plan, "logits", limits.n_decode * dims.vocab_rows, buffers.logits);
+  // Columns start at multiples of 16 bytes.
+  logits_stride = (int64_t{model.config.vocab_size} + 3) / 4 * 4;
+  local_logits_stride = (int64_t{dims.vocab_rows} + 3) / 4 * 4;
+  book(plan, "logits", limits.n_decode * logits_stride, buffers.logits);
+  book(plan, "logits of this rank",
+       transport == nullptr ? 0 : limits.n_decode * local_logits_stride, buffers.local_logits);
   book(plan, "prepared activations", upload.prepared_bytes(n), buffers.prepared);
   book(plan, "attention partial sums", decode_attention.partial_bytes, buffers.attention);
   book(plan, "chunked delta rule", delta.workspace_bytes, buffers.delta);
-  const int64_t n_inputs = PassInputs::most_bytes(limits);
+  const int64_t n_inputs = InputSender::most_bytes(limits);
   book(plan, "inputs of a pass", n_inputs, buffers.inputs[0]);
   book(plan, "inputs of last columns", n_inputs, buffers.inputs[1]);
   book(plan, "page tables", limits.n_slots * limits.n_pages, buffers.page_tables);

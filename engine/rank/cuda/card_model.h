@@ -41,7 +41,8 @@ struct PassBuffers {
   float* log_decay = nullptr;       // [n_gdn_rows, v heads]
   float* beta = nullptr;            // [n_gdn_rows, v heads]
   float* angles = nullptr;          // [n_columns, pairs, 2]
-  float* logits = nullptr;          // [n_decode, local vocabulary]
+  float* logits = nullptr;          // [n_decode, logits_stride]
+  float* local_logits = nullptr;    // [n_decode, local_logits_stride], with two ranks
   std::byte* prepared = nullptr;    // activations as products read them
   std::byte* attention = nullptr;   // partial sums of decode attention
   std::byte* delta = nullptr;       // of chunked prefill
@@ -81,7 +82,9 @@ class CardModel {
   GatedDeltaCudaPlan delta;
   const float* inv_freq = nullptr;  // [pairs], on the card
   int64_t narrow_stride = 0;        // elements of a row of a or of b
-  int64_t n_workspace_bytes = 0;    // of the buffers
+  int64_t logits_stride = 0;        // of a column of the whole vocabulary
+  int64_t local_logits_stride = 0;
+  int64_t n_workspace_bytes = 0;  // of the buffers
 
   // Pages of one layer: what kernels see of them.
   KvView kv_layer(int layer, int slot) const;

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 void make_angles(CardModel& card, const CardBatch& pass) {
-  rope_angles_cuda(pass.inputs.positions(), card.inv_freq, pass.batch.n_columns(),
+  rope_angles_cuda(pass.inputs.positions, card.inv_freq, pass.batch.n_columns(),
                    card.model.config.rotary_dim / 2, card.buffers.angles, *card.stream);
   card.clock.mark("embedding and angles");
 }
@@ -26,7 +26,7 @@ void embed(CardModel& card, const CardBatch& pass, uint16_t* out) {
   args.row_bytes = table.row_bytes;
   args.n_table_rows = table.n_rows;
   args.n_cols = hidden;
-  args.ids = pass.inputs.ids();
+  args.ids = pass.inputs.ids;
   args.n_tokens = pass.batch.n_columns();
   args.out = out;
   embedding_cuda(args, *card.stream);
@@ -109,13 +109,23 @@ void card_forward(CardModel& card, const CardBatch& pass) {
 
 void card_logits(CardModel& card, int64_t first_column, int64_t n_columns) {
   const int64_t hidden = card.model.config.hidden_size;
-  multiply(card, LinearPass::decode, card.buffers.normed + first_column * hidden, hidden, n_columns,
-           {{card.weights.lm_head, card.buffers.logits, card.model.weights.dims.vocab_rows,
-             CudaOutput::fp32}});
+  const uint16_t* rows = card.buffers.normed + first_column * hidden;
+  const bool alone = card.transport == nullptr;
+  float* out = alone ? card.buffers.logits : card.buffers.local_logits;
+  const int64_t stride = alone ? card.logits_stride : card.local_logits_stride;
+  multiply(card, LinearPass::decode, rows, hidden, n_columns,
+           {{card.weights.lm_head, out, stride, CudaOutput::fp32}});
   card.clock.mark("product lm_head");
+  if (alone) return;
+  const int64_t n_bytes = int64_t{card.model.weights.dims.vocab_rows} * 4;
+  for (int64_t column = 0; column < n_columns; ++column) {
+    card.transport->all_gather(out + column * stride, n_bytes,
+                               card.buffers.logits + column * card.logits_stride, *card.stream);
+  }
+  card.clock.mark("exchange of logits");
 }
 
-void card_mtp_store(CardModel& card, const CardBatch& pass) {
+void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows) {
   const int64_t n = pass.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   const CardMtp& mtp = card.weights.mtp;
@@ -123,7 +133,7 @@ void card_mtp_store(CardModel& card, const CardBatch& pass) {
   make_angles(card, pass);
   embed(card, pass, buffers.mtp_x);
   norm_rows(card, buffers.mtp_x, mtp.embedding_norm, n, buffers.mtp_joined, 2 * hidden);
-  norm_rows(card, buffers.mtp_hidden, mtp.hidden_norm, n, buffers.mtp_joined + hidden, 2 * hidden);
+  norm_rows(card, hidden_rows, mtp.hidden_norm, n, buffers.mtp_joined + hidden, 2 * hidden);
   multiply(card, pass.products, buffers.mtp_joined, 2 * hidden, n,
            {{mtp.fc, buffers.mtp_x, hidden}});
   card.clock.mark("product mtp.fc");
@@ -131,17 +141,16 @@ void card_mtp_store(CardModel& card, const CardBatch& pass) {
   store_kv(card, mtp.layer, pass, card.model.config.n_kv_layers());
 }
 
-void card_mtp_attend(CardModel& card, const CardBatch& last) {
+void card_mtp_attend(CardModel& card, const CardBatch& last, uint16_t* x) {
   const int64_t n = last.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   const CardMtp& mtp = card.weights.mtp;
-  PassBuffers& buffers = card.buffers;
   make_angles(card, last);
-  norm_rows(card, buffers.mtp_x, mtp.layer.input_norm, n, buffers.normed, hidden);
+  norm_rows(card, x, mtp.layer.input_norm, n, card.buffers.normed, hidden);
   attend(card, mtp.layer, last, card.model.config.n_kv_layers());
-  add_branch_and_norm(card, buffers.mtp_x, mtp.layer.post_attention_norm, n);
+  add_branch_and_norm(card, x, mtp.layer.post_attention_norm, n);
   mlp_branch(card, mtp.layer, last);
-  add_branch_and_norm(card, buffers.mtp_x, mtp.norm, n);
+  add_branch_and_norm(card, x, mtp.norm, n);
 }
 
 }  // namespace lockstep

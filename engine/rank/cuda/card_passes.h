@@ -12,14 +12,14 @@ namespace lockstep {
 // Runs the batch through all layers and the final norm: buffers.normed [n_columns, hidden].
 void card_forward(CardModel& card, const CardBatch& pass);
 
-// buffers.logits [n_columns, local vocabulary] of rows of buffers.normed.
+// buffers.logits [n_columns, vocabulary] of rows of buffers.normed, gathered over ranks.
 void card_logits(CardModel& card, int64_t first_column, int64_t n_columns);
 
-// As mtp_forward of mtp.h up to the rows of K and V: reads buffers.mtp_hidden and leaves the
-// layer's residual stream in buffers.mtp_x.
-void card_mtp_store(CardModel& card, const CardBatch& pass);
-// The rest, for a batch of the last column of each span, whose rows of buffers.mtp_x lie side by
-// side: buffers.normed [n_spans, hidden].
-void card_mtp_attend(CardModel& card, const CardBatch& last);
+// As mtp_forward of mtp.h up to the rows of K and V: reads `hidden_rows` [n_columns, hidden], which
+// may be buffers.normed, and leaves the layer's residual stream in buffers.mtp_x.
+void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows);
+// The rest, for a batch of the last column of each span, whose rows of that residual stream are
+// x [n_spans, hidden]: buffers.normed [n_spans, hidden].
+void card_mtp_attend(CardModel& card, const CardBatch& last, uint16_t* x);
 
 }  // namespace lockstep

@@ -1,6 +1,9 @@
 #include "engine/rank/cuda/card_weights.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
 #include <span>
 
 #include "engine/base/error.h"
@@ -109,30 +112,34 @@ int64_t CardUpload::prepared_bytes(int64_t n_tokens) const {
   return most;
 }
 
-void CardUpload::upload(const Arena& arena, Stream& stream, ThreadPool& pool) {
-  const auto n_at_once = static_cast<size_t>(pool.n_threads());
-  for (size_t first = 0; first < entries_.size(); first += n_at_once) {
-    const size_t n = std::min(n_at_once, entries_.size() - first);
-    std::vector<std::vector<std::byte>> packed(n);
-    std::vector<std::exception_ptr> errors(n);
-    pool.parallel_for(static_cast<int64_t>(n), 1, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        try {
-          packed[i] = entries_[first + i].pack();
-        } catch (const Error&) {
-          errors[i] = std::current_exception();
-        }
-      }
-    });
-    for (size_t i = 0; i < n; ++i) {
-      if (errors[i] != nullptr) std::rethrow_exception(errors[i]);
-      const Entry& entry = entries_[first + i];
-      LOCKSTEP_CHECK(static_cast<int64_t>(packed[i].size()) == entry.n_bytes);
-      stream.copy_in(arena.at(entry.block), packed[i].data(), entry.n_bytes);
-      entry.place(arena.at(entry.block));
-    }
+void CardUpload::upload(const Arena& arena, Device& device, Stream& stream, ThreadPool& pool) {
+  // The largest first, so that none is left when all others are done.
+  std::sort(entries_.begin(), entries_.end(),
+            [](const Entry& a, const Entry& b) { return a.n_bytes > b.n_bytes; });
+  std::atomic<size_t> next{0};
+  std::mutex one_copies;
+  std::exception_ptr error;
+  const auto place = [&](const Entry& entry) {
+    const std::vector<std::byte> packed = entry.pack();
+    LOCKSTEP_CHECK(static_cast<int64_t>(packed.size()) == entry.n_bytes);
+    const std::lock_guard lock(one_copies);
+    device.make_current();
+    stream.copy_in(arena.at(entry.block), packed.data(), entry.n_bytes);
     stream.synchronize();
-  }
+    entry.place(arena.at(entry.block));
+  };
+  pool.parallel_for(pool.n_threads(), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < entries_.size(); i = next++) {
+      try {
+        place(entries_[i]);
+      } catch (const Error&) {
+        const std::lock_guard lock(one_copies);
+        error = std::current_exception();
+        next = entries_.size();
+      }
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -68,7 +67,7 @@ class CardUpload {
 
   // Packs on all threads of the pool. Throws Error that names a matrix whose codes a kernel cannot
   // hold.
-  void upload(const Arena& arena, Stream& stream, ThreadPool& pool);
+  void upload(const Arena& arena, Device& device, Stream& stream, ThreadPool& pool);
 
  private:
   struct Entry {

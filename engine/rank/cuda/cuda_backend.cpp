@@ -7,8 +7,11 @@
 #include "engine/base/float_formats.h"
 #include "engine/ops/causal_conv/cuda/causal_conv_cuda.h"
 #include "engine/rank/cuda/card_passes.h"
+#include "engine/rank/cuda/card_rounds.h"
+#include "engine/rank/cuda/card_tokens.h"
 #include "engine/rank/cuda/draft_rows.h"
 #include "engine/rank/limits.h"
+#include "engine/rank/row_hooks.h"
 
 namespace lockstep {
 namespace {
@@ -18,7 +21,9 @@ class CudaBackend : public Backend {
   CudaBackend(const Model& model, const EngineOptions& options)
       : model_(model),
         card_(model, options),
-        time_ops_(options.time_ops),
+        senders_{InputSender(card_.limits), InputSender(card_.limits)},
+        tokens_(card_, options),
+        rounds_(card_, tokens_, options),
         pending_(static_cast<size_t>(options.n_slots), 0),
         page_tables_(static_cast<size_t>(options.n_slots)) {}
 
@@ -27,7 +32,17 @@ class CudaBackend : public Backend {
   const float* forward(const Batch& batch) override;
   const float* logits(int64_t first_column, int64_t n_columns) override;
   void mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) override;
-  void set_draft_head(const MatrixPieces& head) override { draft_rows_.emplace(card_, head); }
+  void choose(const Batch& batch, const std::vector<ColumnAsk>& asks,
+              int64_t first_column) override;
+  const float* decode(const Batch& batch, const std::vector<ColumnAsk>& asks,
+                      int n_drafts) override;
+  std::optional<ColumnChoice> choice(int64_t column) const override;
+  std::vector<int32_t> drafts(size_t span, int64_t n_taken) const override;
+  void set_draft_head(const MatrixPieces& head, const std::vector<int32_t>& row_ids,
+                      bool dense) override {
+    draft_rows_.emplace(card_, head, row_ids);
+    chains_drafts_ = dense;
+  }
   const float* draft_logits(const float* rows, int64_t n_rows) override;
   void rewind(Sequence& sequence, int64_t n_keep) override;
   std::vector<GdnState> states(const Sequence& sequence) override;
@@ -35,27 +50,32 @@ class CudaBackend : public Backend {
   void copy_page(uint32_t from, uint32_t to) override;
   std::vector<float> kv_rows(int kv_layer, const Sequence& sequence, bool value, int64_t first,
                              int64_t n) override;
+  int64_t n_recorded_rounds() const override { return rounds_.n_recorded(); }
   std::vector<OpTime> op_times() const override;
   int64_t workspace_bytes() const override { return card_.n_workspace_bytes; }
 
  private:
   void begin_pass(const Batch& batch);
-  void time_round(bool decode);
   void settle(const Sequence& sequence);
   std::vector<GdnSpan> rounds_of(const Batch& batch);
-  std::vector<float> gathered(std::vector<float> mine, int64_t n_columns) const;
 
   const Model& model_;
   CardModel card_;
-  const bool time_ops_;
-  OpTimeline timeline_;  // of a decode round, and of the drafts after it
-  PassInputs inputs_[2];
+  InputSender senders_[2];
+  CardTokens tokens_;
+  CardRounds rounds_;
   std::optional<DraftRows> draft_rows_;
   // Columns of a slot's last round that stay and that its states do not hold yet (gdn_round.h).
   std::vector<int32_t> pending_;
   std::vector<std::vector<uint32_t>> page_tables_;  // as they lie on the card
-  std::vector<float> rows_;                         // of the last forward()
-  std::vector<float> logits_;
+  bool chains_drafts_ = false;
+  std::vector<float> rows_;    // of the last forward()
+  std::vector<float> logits_;  // on the host
+  // Columns of the last forward() whose logits lie on the card, and whose tokens are chosen.
+  int64_t first_logits_ = 0;
+  int64_t n_logits_ = 0;
+  int64_t first_choice_ = 0;
+  size_t n_chained_ = 0;  // drafts of a span in the last decode()
 };
 
 // The first call on the card from this thread, and page tables that the card has not seen.
@@ -98,8 +118,10 @@ void CudaBackend::settle(const Sequence& sequence) {
   Batch batch;
   batch.spans.emplace_back();
   const GdnSpan round{sequence.slot, 0, pending, 0, pending};
-  inputs_[0].send(batch, std::span(&round, 1), card_.buffers.inputs[0], *card_.stream);
-  replay_gdn(card_, {batch, inputs_[0]});
+  const PassInputs inputs =
+      senders_[0].send(batch, std::span(&round, 1), card_.buffers.inputs[0], *card_.stream);
+  replay_gdn(card_, {batch, inputs});
+  card_.stream->synchronize();
   pending = 0;
 }
 
@@ -127,62 +149,94 @@ void CudaBackend::assume(const Sequence& sequence, int64_t n) {
   }
 }
 
-// Of the last round: all of it has ended.
-void CudaBackend::time_round(bool decode) {
-  if (!time_ops_) return;
-  card_.clock.collect(timeline_);
-  if (decode) {
-    card_.clock.begin(timeline_);
-  } else {
-    card_.clock.end();
-  }
-}
-
 std::vector<OpTime> CudaBackend::op_times() const {
   std::vector<OpTime> times;
-  for (const auto& [op, total] : card_.clock.totals()) times.push_back({op, total.seconds, total.n});
+  for (const auto& [op, total] : card_.clock.totals())
+    times.push_back({op, total.seconds, total.n});
   return times;
 }
 
 const float* CudaBackend::forward(const Batch& batch) {
   begin_pass(batch);
   const std::vector<GdnSpan> rounds = rounds_of(batch);
-  inputs_[0].send(batch, rounds, card_.buffers.inputs[0], *card_.stream);
+  const PassInputs inputs = senders_[0].send(batch, rounds, card_.buffers.inputs[0], *card_.stream);
   const bool prefill = batch.spans.front().phase == Phase::prefill;
-  time_round(!prefill);
-  card_forward(card_, {batch, inputs_[0], prefill ? LinearPass::prefill : LinearPass::decode});
+  card_forward(card_, {batch, inputs, prefill ? LinearPass::prefill : LinearPass::decode});
+  n_logits_ = 0;
   const int64_t n = batch.n_columns() * model_.config.hidden_size;
   const float* rows = card_.rows.read(card_.buffers.normed, n);
   rows_.assign(rows, rows + n);
   return rows_.data();
 }
 
-// Columns of all ranks side by side: [n_columns, vocabulary].
-std::vector<float> CudaBackend::gathered(std::vector<float> mine, int64_t n_columns) const {
-  const int n_ranks = model_.comm.n_ranks();
-  if (n_ranks == 1) return mine;
-  const int64_t local = model_.weights.dims.vocab_rows;
-  const int64_t vocab = model_.config.vocab_size;
-  std::vector<float> by_rank(static_cast<size_t>(n_columns * vocab));
-  model_.comm.all_gather(mine.data(), n_columns * local, by_rank.data());
-  std::vector<float> all(by_rank.size());
-  for (int64_t column = 0; column < n_columns; ++column) {
-    for (int rank = 0; rank < n_ranks; ++rank) {
-      std::copy_n(by_rank.data() + (rank * n_columns + column) * local, local,
-                  all.data() + column * vocab + rank * local);
-    }
+void CudaBackend::choose(const Batch& batch, const std::vector<ColumnAsk>& asks,
+                         int64_t first_column) {
+  card_logits(card_, first_column, std::ssize(asks));
+  tokens_.send(asks, batch);
+  tokens_.choose();
+  tokens_.fetch();
+  card_.stream->synchronize();
+  first_logits_ = first_column;
+  n_logits_ = std::ssize(asks);
+  first_choice_ = first_column;
+  n_chained_ = 0;
+}
+
+const float* CudaBackend::decode(const Batch& batch, const std::vector<ColumnAsk>& asks,
+                                 int n_drafts) {
+  if (has_row_hooks(batch)) {
+    const float* rows = forward(batch);
+    choose(batch, asks, 0);
+    return rows;
   }
-  return all;
+  begin_pass(batch);
+  const std::vector<GdnSpan> rounds = rounds_of(batch);
+  const PassInputs inputs = senders_[0].send(batch, rounds, card_.buffers.inputs[0], *card_.stream);
+  tokens_.send(asks, batch);
+  n_chained_ = chains_drafts_ ? static_cast<size_t>(n_drafts) : 0;
+  rounds_.run(batch, inputs, static_cast<int>(n_chained_), &*draft_rows_);
+  card_.stream->synchronize();
+  rounds_.collect_times();
+  first_logits_ = 0;
+  n_logits_ = batch.n_columns();
+  first_choice_ = 0;
+  rows_.resize(static_cast<size_t>(batch.n_columns() * model_.config.hidden_size));
+  const uint16_t* codes = rounds_.rows();
+  for (size_t i = 0; i < rows_.size(); ++i) rows_[i] = bf16_to_float(codes[i]);
+  return rows_.data();
+}
+
+std::optional<ColumnChoice> CudaBackend::choice(int64_t column) const {
+  return tokens_.choice(static_cast<size_t>(column - first_choice_));
+}
+
+std::vector<int32_t> CudaBackend::drafts(size_t span, int64_t n_taken) const {
+  std::vector<int32_t> drafts;
+  if (n_chained_ == 0) return drafts;
+  if (tokens_.n_taken(span) != n_taken) {
+    fail_with(ExitCode::device_error, "{}: kept {} columns of a round where {} stay",
+              card_.device.facts().name, tokens_.n_taken(span), n_taken);
+  }
+  for (size_t step = 0; step < n_chained_; ++step) drafts.push_back(tokens_.draft(step, span));
+  return drafts;
 }
 
 const float* CudaBackend::logits(int64_t first_column, int64_t n_columns) {
-  card_.clock.mark("host");
-  card_logits(card_, first_column, n_columns);
-  const int64_t n = n_columns * model_.weights.dims.vocab_rows;
-  std::vector<float> mine(static_cast<size_t>(n));
-  card_.stream->copy_out(mine.data(), card_.buffers.logits, n * 4);
+  const bool there =
+      first_column >= first_logits_ && first_column + n_columns <= first_logits_ + n_logits_;
+  if (!there) {
+    card_logits(card_, first_column, n_columns);
+    first_logits_ = first_column;
+    n_logits_ = n_columns;
+  }
+  const int64_t vocab = model_.config.vocab_size;
+  logits_.resize(static_cast<size_t>(n_columns * vocab));
+  for (int64_t i = 0; i < n_columns; ++i) {
+    card_.stream->copy_out(
+        logits_.data() + i * vocab,
+        card_.buffers.logits + (first_column - first_logits_ + i) * card_.logits_stride, vocab * 4);
+  }
   card_.stream->synchronize();
-  logits_ = gathered(std::move(mine), n_columns);
   return logits_.data();
 }
 
@@ -206,20 +260,17 @@ Batch last_columns(const Batch& batch) {
 
 void CudaBackend::mtp_forward(const Batch& batch, const float* hidden, std::vector<float>* out) {
   const int64_t width = model_.config.hidden_size;
-  card_.clock.mark("host");
   begin_pass(batch);
-  inputs_[0].send(batch, {}, card_.buffers.inputs[0], *card_.stream);
+  const PassInputs inputs = senders_[0].send(batch, {}, card_.buffers.inputs[0], *card_.stream);
   card_.rows.write(hidden, batch.n_columns() * width, card_.buffers.mtp_hidden);
-  // More columns of one sequence than a round can take are those of a prompt. The order of their
-  // sums touches drafts, never text.
-  const bool prompt = batch.spans.front().n_tokens > kMaxDrafts + 1;
-  card_mtp_store(card_, {batch, inputs_[0], prompt ? LinearPass::prefill : LinearPass::decode});
+  const LinearPass products = batch.mtp_of_prompt ? LinearPass::prefill : LinearPass::decode;
+  card_mtp_store(card_, {batch, inputs, products}, card_.buffers.mtp_hidden);
   if (out == nullptr) {
     card_.stream->synchronize();
     return;
   }
   const Batch last = last_columns(batch);
-  inputs_[1].send(last, {}, card_.buffers.inputs[1], *card_.stream);
+  const PassInputs last_inputs = senders_[1].send(last, {}, card_.buffers.inputs[1], *card_.stream);
   for (size_t i = 0; i < batch.spans.size(); ++i) {
     const int64_t from = batch.spans[i].column + batch.spans[i].n_tokens - 1;
     const auto to = static_cast<int64_t>(i);
@@ -227,14 +278,13 @@ void CudaBackend::mtp_forward(const Batch& batch, const float* hidden, std::vect
     card_.stream->copy_within(card_.buffers.mtp_x + to * width, card_.buffers.mtp_x + from * width,
                               width * 2);
   }
-  card_mtp_attend(card_, {last, inputs_[1]});
+  card_mtp_attend(card_, {last, last_inputs}, card_.buffers.mtp_x);
   const int64_t n = last.n_columns() * width;
   const float* rows = card_.rows.read(card_.buffers.normed, n);
   out->assign(rows, rows + n);
 }
 
 const float* CudaBackend::draft_logits(const float* rows, int64_t n_rows) {
-  card_.clock.mark("host");
   card_.rows.write(rows, n_rows * model_.config.hidden_size, card_.buffers.normed);
   return draft_rows_->logits(n_rows);
 }

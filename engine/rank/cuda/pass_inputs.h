@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "engine/device/cuda/pinned_memory.h"
 #include "engine/device/device.h"
 #include "engine/ops/common/cuda/gdn_round.h"
 #include "engine/rank/batch.h"
@@ -15,30 +15,29 @@ namespace lockstep {
 
 struct PassLimits;
 
-class PassInputs {
+// On the card.
+struct PassInputs {
+  const int32_t* ids = nullptr;              // [n_columns]
+  const RopePosition* positions = nullptr;   // [n_columns]
+  const int32_t* first_positions = nullptr;  // [n_spans]
+  const GdnSpan* rounds = nullptr;           // [n_spans]
+};
+
+class InputSender {
  public:
+  explicit InputSender(const PassLimits& limits) : host_(most_bytes(limits)) {}
+
   // Bytes on the card for any pass within the limits.
   static int64_t most_bytes(const PassLimits& limits);
 
-  // Sends them to `device`; they stay on the host until the stream has been synchronised. `rounds`
-  // has an entry a span, or none in a pass without GDN layers.
-  void send(const Batch& batch, std::span<const GdnSpan> rounds, std::byte* device, Stream& stream);
-
-  const int32_t* ids() const { return reinterpret_cast<const int32_t*>(device_); }
-  const RopePosition* positions() const {
-    return reinterpret_cast<const RopePosition*>(device_ + positions_at_);
-  }
-  const int32_t* first_position(size_t span) const {
-    return reinterpret_cast<const int32_t*>(device_ + firsts_at_) + span;
-  }
-  const GdnSpan* rounds() const { return reinterpret_cast<const GdnSpan*>(device_ + rounds_at_); }
+  // Sends them to `device`; the stream must be synchronised before the next call. Where they lie
+  // depends on the numbers of columns and spans alone. `rounds` has an entry a span, or none in a
+  // pass without GDN layers.
+  PassInputs send(const Batch& batch, std::span<const GdnSpan> rounds, std::byte* device,
+                  Stream& stream);
 
  private:
-  std::vector<std::byte> host_;
-  std::byte* device_ = nullptr;
-  size_t positions_at_ = 0;
-  size_t firsts_at_ = 0;
-  size_t rounds_at_ = 0;
+  PinnedMemory host_;
 };
 
 }  // namespace lockstep

@@ -107,5 +107,36 @@ TEST(Slots, RefusesWhatCannotFitBeforeAnyWork) {
   EXPECT_FALSE(engine->step());
 }
 
+// What was in the pages before must not show: another request has used them, and the prefix cache
+// holds none of it.
+TEST(Slots, AnAssumedContextIsTheSameWhateverCameBefore) {
+  const std::vector<int32_t> text = oracle_prompt("chat-tool");
+  Request request = greedy_request("assumed", std::vector<int32_t>(256, 7), 12);
+  request.prompt.insert(request.prompt.end(), text.begin(), text.begin() + 5);
+  request.assumed_context = 256;
+  request.n_logits = 1;
+  SoloEngine fresh(slot_options(1, 0));
+  const RequestResult expected = fresh->run({request})[0];
+  SoloEngine used(slot_options(1, 3));
+  used->run({greedy_request("other", oracle_prompt("chat-tool"), 24)});
+  const size_t n_snapshots = used->prefix_cache().snapshots().size();
+  const RequestResult result = used->run({request})[0];
+  EXPECT_EQ(result.ids, expected.ids);
+  EXPECT_EQ(result.logits[0].values, expected.logits[0].values);
+  EXPECT_EQ(result.computed_tokens, 5);
+  EXPECT_EQ(used->prefix_cache().snapshots().size(), n_snapshots);
+  request.assumed_context = 0;
+  EXPECT_NE(fresh->run({request})[0].logits[0].values, expected.logits[0].values);
+}
+
+TEST(Slots, RefusesAnAssumedContextOffTheGridOrWithoutAPrompt) {
+  SoloEngine engine(slot_options(1, 0));
+  Request request = greedy_request("assumed", std::vector<int32_t>(128, 7), 8);
+  for (const int64_t n : {63, 65, 128, 192}) {
+    request.assumed_context = n;
+    EXPECT_THROW(engine->submit(request), Error) << n;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing
