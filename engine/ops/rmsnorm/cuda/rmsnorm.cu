@@ -1,5 +1,6 @@
 // Root-mean-square normalisation: a block a row, the row in registers; heads: half a warp a row.
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/head_lanes.cuh"
 #include "engine/ops/common/cuda/kernel_check.h"
 #include "engine/ops/common/cuda/mutant.cuh"
@@ -58,7 +59,7 @@ __device__ __forceinline__ float square_sum(const float (&v)[kVectors][kVector])
   return sum;
 }
 
-// Everything is loaded before anything is used.
+// Everything is loaded before anything is used, weights before the kernel ahead has ended.
 template <int kVectors, int kBranches>
 __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
   __shared__ float of_warp[32];
@@ -71,11 +72,17 @@ __global__ void __launch_bounds__(1024) rmsnorm_row(const RmsNormCudaArgs p) {
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int column = (j * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVector;
+    if (column < p.width) load_vector(p.weight + column, w[j]);
+  }
+  wait_for_earlier_kernels();
+  let_next_kernel_start();  // late, so that nothing starts beside what is ahead of this kernel
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int column = (j * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVector;
     if (column >= p.width || mutant(Mutant::ablate_loads)) continue;
     packed[j] = load_packed(x + column);
     if constexpr (kBranches > 0) y0[j] = load_packed(p.y0 + row * p.width + column);
     if constexpr (kBranches > 1) y1[j] = load_packed(p.y1 + row * p.width + column);
-    load_vector(p.weight + column, w[j]);
   }
   float v[kVectors][kVector];
 #pragma unroll
@@ -127,11 +134,11 @@ void launch_rows(const RmsNormCudaArgs& args, cudaStream_t stream) {
   const int threads = ((vectors + kVectors - 1) / kVectors + 31) / 32 * 32;
   const auto blocks = static_cast<unsigned>(args.n_rows);
   if (args.y0 == nullptr) {
-    rmsnorm_row<kVectors, 0><<<blocks, threads, 0, stream>>>(args);
+    launch_early(rmsnorm_row<kVectors, 0>, blocks, threads, 0, stream, args, "rmsnorm");
   } else if (args.y1 == nullptr) {
-    rmsnorm_row<kVectors, 1><<<blocks, threads, 0, stream>>>(args);
+    launch_early(rmsnorm_row<kVectors, 1>, blocks, threads, 0, stream, args, "rmsnorm");
   } else {
-    rmsnorm_row<kVectors, 2><<<blocks, threads, 0, stream>>>(args);
+    launch_early(rmsnorm_row<kVectors, 2>, blocks, threads, 0, stream, args, "rmsnorm");
   }
 }
 

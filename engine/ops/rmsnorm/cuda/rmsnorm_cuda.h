@@ -9,6 +9,7 @@
 // Shapes     x, out [n_rows, width] with row strides; y0, y1 [n_rows, width] dense.
 // Dtypes     bfloat16; weight float32. Rows start at multiples of 16 bytes.
 // Aliasing   out may be x when there is no y0.
+// Order      rows wider than a head start early (early_launch.cuh): `weight` is read at once.
 // Oracle     rmsnorm_oracle; bound: tolerance::rmsnorm_cuda_relative.
 #pragma once
 
