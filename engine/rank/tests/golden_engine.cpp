@@ -86,9 +86,14 @@ PairResults run_pair(const EngineOptions& options, const std::vector<Request>& r
     RankEngine engine(model.config, model.halves[rank], on_test_device(options), *comm, pool);
     results.ranks[rank] = engine.run(requests);
   };
-  // Whatever a rank throws comes out here, and not as what its peer says of its absence.
+  // What comes out is what a rank died of, not what its peer says of its absence.
   auto peer = std::async(std::launch::async, run_rank, 1);
-  run_rank(0);
+  try {
+    run_rank(0);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::peer_lost) peer.get();
+    throw;
+  }
   peer.get();
   ::close(mailbox);
   return results;
