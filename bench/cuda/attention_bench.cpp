@@ -14,9 +14,9 @@ namespace lockstep::bench_cuda {
 namespace {
 
 constexpr int64_t kContexts[] = {8192, 32768, 131072, 186000, 262144};
-// Columns of a prefill chunk, and positions up to its end.
+// Columns of a prefill chunk, and positions up to its end; 0: the chunk alone.
 constexpr int kPrefillTokens[] = {512, 2048};
-constexpr int64_t kPrefillContexts[] = {2048, 8192, 32768, 131072};
+constexpr int64_t kPrefillContexts[] = {0, 8192, 32768, 131072};
 
 KvType kv_type_of(const std::string& name) {
   for (const AttentionRoute& route : attention_routes()) {
@@ -56,7 +56,8 @@ class Bench {
 
   LaunchTimes seconds(AttentionPath path, int n_tokens) {
     const OpsSettings& settings = run_.settings;
-    const KernelFamily family = settings.family == "auto"   ? family_of_card(run_.device.facts())
+    const KernelFamily family = settings.family == "auto"
+                                    ? attention_family(path, run_.device.facts())
                                 : settings.family == "sm70" ? KernelFamily::sm70
                                                             : KernelFamily::sm80;
     const AttentionCudaPlan plan = plan_attention_cuda(shape_, path, family, settings.segments);
@@ -142,7 +143,7 @@ void run_prefill_attention(OpsRun& run) {
   for (const std::string& name : run.settings.kv_types) {
     for (const int64_t context : kPrefillContexts) {
       for (const int n_tokens : kPrefillTokens) {
-        time_prefill(run, kv_type_of(name), 4, context, n_tokens);
+        time_prefill(run, kv_type_of(name), 4, std::max<int64_t>(context, n_tokens), n_tokens);
       }
     }
   }

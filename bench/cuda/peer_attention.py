@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Times PyTorch's scaled_dot_product_attention on the shapes of
 `lockstep bench ops --ops attention,prefill-attention`: 24 heads over 4 KV heads of 256 values,
-bfloat16. Needs PyTorch and a card. Columns see the whole cache; a chunk that is the whole context
-is causal."""
+bfloat16. Needs PyTorch and a card. Columns of decode see the whole cache. A chunk of a prompt is
+timed twice: seeing all positions, and with a mask up to its own position, as prefill needs it; its
+rate counts the pairs that are seen. Last the rate of a large matrix product."""
 
 import argparse
 
@@ -30,15 +31,33 @@ def random(heads, n):
     return torch.randn(1, heads, n, WIDTH, device="cuda", dtype=torch.bfloat16)
 
 
-def time_case(context, n, k, v):
-    q = random(HEADS, n)
-    causal = n == context
-    time = seconds(lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=True))
-    pairs = n * (n + 1) / 2 if causal else n * context
+def report(what, context, n, pairs, time):
     gb = context * KV_HEADS * WIDTH * 4e-9
     tflop = pairs * HEADS * WIDTH * 4e-12
-    print(f"SDPA bf16, 4 KV heads, {context}, T {n}: {time * 1e6:.1f} us, {gb / time:.0f} GB/s, "
-          f"{tflop / time:.1f} TFLOP/s", flush=True)
+    print(f"SDPA bf16{what}, 4 KV heads, {context}, T {n}: {time * 1e6:.1f} us, "
+          f"{gb / time:.0f} GB/s, {tflop / time:.1f} TFLOP/s", flush=True)
+
+
+def time_case(context, n, k, v):
+    q = random(HEADS, n)
+    report("", context, n, n * context, seconds(lambda: sdpa(q, k, v, enable_gqa=True)))
+
+
+# The mask lets a chunk see older positions too; a chunk that is the whole context needs none.
+def time_masked(context, n, k, v):
+    q = random(HEADS, n)
+    see = {"is_causal": True}
+    if n < context:
+        mask = torch.ones(n, context, dtype=torch.bool, device="cuda").tril(context - n)
+        see = {"attn_mask": mask}
+    time = seconds(lambda: sdpa(q, k, v, enable_gqa=True, **see))
+    report(" masked", context, n, n * (context - n) + n * (n + 1) / 2, time)
+
+
+def time_product(n=8192):
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    time = seconds(lambda: a @ b)
+    print(f"bf16 product of {n} x {n} x {n}: {2e-12 * n ** 3 / time:.1f} TFLOP/s", flush=True)
 
 
 def main():
@@ -50,8 +69,15 @@ def main():
     args = parser.parse_args()
     for context in args.contexts:
         k, v = random(KV_HEADS, context), random(KV_HEADS, context)
-        for n in args.tokens + [c for c in args.chunks if context <= 32768]:
+        for n in args.tokens:
             time_case(context, n, k, v)
+    for context in [0] + args.contexts:
+        for n in args.chunks:
+            end = max(context, n)
+            k, v = random(KV_HEADS, end), random(KV_HEADS, end)
+            time_case(end, n, k, v)
+            time_masked(end, n, k, v)
+    time_product()
 
 
 if __name__ == "__main__":

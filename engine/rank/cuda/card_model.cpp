@@ -55,9 +55,9 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
       limits(limits_of(shared, options)),
       decode_attention(plan_attention_cuda(attention_shape(shared, options), AttentionPath::decode,
                                            family_of_card(device.facts()))),
-      prefill_attention(plan_attention_cuda(attention_shape(shared, options),
-                                            AttentionPath::prefill,
-                                            family_of_card(device.facts()))),
+      prefill_attention(
+          plan_attention_cuda(attention_shape(shared, options), AttentionPath::prefill,
+                              attention_family(AttentionPath::prefill, device.facts()))),
       delta(plan_gated_delta_cuda(
           shared.weights.dims.gdn.n_k_heads, shared.weights.dims.gdn.n_v_heads,
           shared.weights.dims.gdn.k_head_dim, shared.weights.dims.gdn.v_head_dim, limits.n_columns,

@@ -50,7 +50,9 @@ void attention_cuda(const AttentionCudaArgs& args, Stream& stream) {
       cuda::launch_attention_merge(p, native);
       return;
     case AttentionPath::prefill:
-      (sm80 ? cuda::launch_prefill_sm80 : cuda::launch_prefill_sm70)(route.type, p, native);
+      (route.family == KernelFamily::sm90 ? cuda::launch_prefill_sm90
+       : sm80                             ? cuda::launch_prefill_sm80
+                                          : cuda::launch_prefill_sm70)(route.type, p, native);
       return;
     case AttentionPath::simple:
       cuda::launch_attention_simple(route.type, p, native);

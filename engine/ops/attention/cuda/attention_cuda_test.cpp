@@ -32,7 +32,8 @@ class AttentionCuda : public testing::TestWithParam<AttentionRoute> {
  protected:
   void SetUp() override {
     LOCKSTEP_NEEDS_CARD();
-    const std::vector<KernelFamily> families = Card::instance().families();
+    std::vector<KernelFamily> families = Card::instance().families();
+    families.push_back(attention_family(GetParam().path, Card::instance().device->facts()));
     if (std::find(families.begin(), families.end(), GetParam().family) == families.end()) {
       GTEST_SKIP() << "no kernels of this family on this card";
     }
@@ -190,13 +191,72 @@ TEST_P(AttentionCuda, MeanOfIntegersIsExact) {
   }
 }
 
+// A column asks with the key of one position, which no other one is near: it gets that position's
+// integers, none of which is 0. What lands in a wrong row, column or page shows here as a wrong
+// number.
+TEST_P(AttentionCuda, AColumnGetsThePositionItAsksForExactly) {
+  const Heads heads{12, 2};
+  const int64_t n = 330;
+  const int64_t width = int64_t{heads.n_kv_heads} * kDim;
+  PhiloxStream random(9);
+  std::vector<float> k(static_cast<size_t>(n * width));
+  std::vector<float> v(k.size());
+  for (float& value : k) value = random.next_below(2) == 0 ? -1.0f : 1.0f;
+  for (size_t i = 0; i < v.size(); ++i) {
+    const auto size = static_cast<float>(1 + random.next_below(127));
+    v[i] = i % 64 == 0 ? 127.0f : random.next_below(2) == 0 ? -size : size;
+  }
+  CardCache cache(GetParam().type, heads, k, v);
+  const int64_t n_tokens = GetParam().path == AttentionPath::decode ? 8 : 65;
+  for (const int64_t first : {int64_t{0}, n - n_tokens}) {
+    CardColumns columns(heads, first, n_tokens, false);
+    const auto asked = [&](int64_t t, int64_t h) {
+      const int64_t position = (t * heads.n_heads + h) * 29 % (first + t + 1);
+      return (position * heads.n_kv_heads + h / 6) * kDim;
+    };
+    for (int64_t t = 0; t < n_tokens; ++t) {
+      for (int64_t h = 0; h < heads.n_heads; ++h) {
+        for (int64_t d = 0; d < kDim; ++d) {
+          columns.qg[static_cast<size_t>((t * heads.n_heads + h) * 2 * kDim + d)] =
+              4.0f * k[static_cast<size_t>(asked(t, h) + d)];
+        }
+      }
+    }
+    const std::vector<float> out = run(cache, columns);
+    for (int64_t t = 0; t < n_tokens; ++t) {
+      for (int64_t h = 0; h < heads.n_heads; ++h) {
+        const auto got = out.begin() + (t * heads.n_heads + h) * kDim;
+        ASSERT_TRUE(std::equal(got, got + kDim, v.begin() + asked(t, h)))
+            << "first " << first << " column " << t << " head " << h;
+      }
+    }
+  }
+}
+
+// Whole tiles of 64 and 128 rows, one column fewer and one more.
+TEST_P(AttentionCuda, TilesOfRowsThatAreJustFull) {
+  if (!prefill()) GTEST_SKIP() << "prefill alone has tiles of rows";
+  for (const Heads heads : {Heads{2, 1}, Heads{4, 1}}) {
+    CardCache cache = random_cache(GetParam().type, heads, 200);
+    const int64_t full = 64 / heads.n_heads;
+    for (const int64_t n_tokens :
+         {full - 1, full, full + 1, 2 * full - 1, 2 * full, 2 * full + 1}) {
+      for (const int64_t first : {0, 63}) {
+        ASSERT_LE(worst(cache, CardColumns(heads, first, n_tokens, first == 0)), 1.0)
+            << heads.n_heads << " heads, first " << first << " T " << n_tokens;
+      }
+    }
+  }
+}
+
 // The paths agree with each other: what one of them gets wrong, and its bound hides, shows here as
 // a difference larger than both roundings of the output.
 TEST_P(AttentionCuda, AgreesWithTheSimpleKernel) {
   const Heads heads{12, 2};
   CardCache cache = random_cache(GetParam().type, heads, 700);
   const CardColumns columns(heads, 690, 6, false, 1.0f);
-  const AttentionRoute simple{GetParam().family, GetParam().type, AttentionPath::simple};
+  const AttentionRoute simple{family_of_card(Card::instance().device->facts()), GetParam().type,
+                              AttentionPath::simple};
   const std::vector<float> want = op_test::run_attention(simple, cache, columns, kShort, 0);
   const std::vector<float> got = run(cache, columns);
   double difference = 0;

@@ -39,6 +39,7 @@ void launch_decode_sm70(KvType type, const AttentionParams& p, cudaStream_t stre
 void launch_decode_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_prefill_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_prefill_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_prefill_sm90(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_attention_simple(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_attention_merge(const AttentionParams& p, cudaStream_t stream);
 

@@ -30,6 +30,9 @@ constexpr std::array kRoutes = {
     AttentionRoute{KernelFamily::sm80, KvType::fp16, simple},
     AttentionRoute{KernelFamily::sm80, KvType::bf16, simple},
     AttentionRoute{KernelFamily::sm80, KvType::fp32, simple},
+    AttentionRoute{KernelFamily::sm90, KvType::int8, prefill},
+    AttentionRoute{KernelFamily::sm90, KvType::fp16, prefill},
+    AttentionRoute{KernelFamily::sm90, KvType::bf16, prefill},
 };
 
 const AttentionRoute* find_route(KvType type, AttentionPath path, KernelFamily family) {
@@ -61,6 +64,10 @@ std::string_view kv_type_name(KvType type) {
 
 std::span<const AttentionRoute> attention_routes() {
   return kRoutes;
+}
+
+KernelFamily attention_family(AttentionPath path, const DeviceFacts& facts) {
+  return path == prefill && facts.arch == 90 ? KernelFamily::sm90 : family_of_card(facts);
 }
 
 AttentionCudaPlan plan_attention_cuda(const AttentionShape& shape, AttentionPath path,

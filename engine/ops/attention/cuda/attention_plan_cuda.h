@@ -40,6 +40,9 @@ struct AttentionRoute {
 
 std::span<const AttentionRoute> attention_routes();
 
+// The family whose kernel this card has for a path: prefill has one of its own on cards of 9.0.
+KernelFamily attention_family(AttentionPath path, const DeviceFacts& facts);
+
 struct AttentionShape {
   int n_heads = 0;
   int n_kv_heads = 0;

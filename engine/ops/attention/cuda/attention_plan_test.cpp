@@ -33,7 +33,25 @@ TEST(AttentionRoutes, EveryFamilyTypeAndPathIsThereOnce) {
     }
     EXPECT_TRUE(seen.contains({family, KvType::fp32, AttentionPath::simple}));
   }
-  EXPECT_EQ(seen.size(), 20u);
+  for (const KvType type : {KvType::int8, KvType::fp16, KvType::bf16}) {
+    EXPECT_TRUE(seen.contains({KernelFamily::sm90, type, AttentionPath::prefill}));
+  }
+  EXPECT_EQ(seen.size(), 23u);
+}
+
+TEST(AttentionRoutes, PrefillOfCardsOf90HasItsOwnFamily) {
+  DeviceFacts facts{};
+  for (const auto& [arch, family, prefill] :
+       {std::tuple{70, KernelFamily::sm70, KernelFamily::sm70},
+        std::tuple{80, KernelFamily::sm80, KernelFamily::sm80},
+        std::tuple{89, KernelFamily::sm80, KernelFamily::sm80},
+        std::tuple{90, KernelFamily::sm80, KernelFamily::sm90},
+        std::tuple{100, KernelFamily::sm80, KernelFamily::sm80}}) {
+    facts.arch = arch;
+    EXPECT_EQ(attention_family(AttentionPath::prefill, facts), prefill);
+    EXPECT_EQ(attention_family(AttentionPath::decode, facts), family);
+    EXPECT_EQ(attention_family(AttentionPath::simple, facts), family);
+  }
 }
 
 TEST(AttentionRoutes, WhatIsNotRegisteredIsAnError) {

@@ -50,6 +50,10 @@ enum class Mutant : int {
   attention_sm70_downs = 48,       // sm_70: weights are not brought to the common maximum
   attention_sm70_k_scale = 49,     // sm_70: the K scale of the neighbouring group
   attention_sm70_barrier = 50,     // sm_70: values are weighed before all weights are there
+  attention_sm90_mask = 51,        // sm_90: a row sees the position after its own
+  attention_sm90_rescale = 52,     // sm_90: old sums are not rescaled when the maximum grows
+  attention_sm90_release = 53,     // sm_90: a tile is given back before it is read
+  attention_sm90_barrier = 54,     // sm_90: a tile is read before it is there
   conv_last_tap = 55,              // the newest input gets the weight of the one before
   conv_window_shift = 56,          // a prefill leaves the window one input too old
   conv_tile_border = 57,           // a tile of tokens starts with the wrong past

@@ -1,5 +1,5 @@
-// Matrix instructions of a warp group (four warps), sm_90a: one operand from registers, the other
-// from shared memory.
+// Matrix instructions of a warp group (four warps), sm_90a: the second operand from shared memory,
+// the first from registers or from there.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,16 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t shared_address) {
   constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
   constexpr uint64_t kUnused = uint64_t{1} << 16;
   return kSwizzle128 | kEightRows | kUnused | ((shared_address & 0x3ffffu) >> 4);
+}
+
+// A matrix of 256 columns, a row of them for each value of K: panels of 64 columns, `panel_bytes`
+// apart, each with its rows of 128 bytes and their vectors as above.
+__device__ __forceinline__ uint64_t wgmma_descriptor_of_rows(uint32_t shared_address,
+                                                             uint32_t panel_bytes) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
+  return kSwizzle128 | kEightRows | uint64_t{panel_bytes / 16} << 16 |
+         ((shared_address & 0x3ffffu) >> 4);
 }
 
 // Registers that products read or add to are ready.
@@ -38,6 +48,7 @@ __device__ __forceinline__ void fence_for_wgmma() {
 #define LOCKSTEP_SUMS_16(i) LOCKSTEP_SUMS_8(i), LOCKSTEP_SUMS_8(i + 8)
 #define LOCKSTEP_SUMS_32(i) LOCKSTEP_SUMS_16(i), LOCKSTEP_SUMS_16(i + 16)
 #define LOCKSTEP_SUMS_64(i) LOCKSTEP_SUMS_32(i), LOCKSTEP_SUMS_32(i + 32)
+#define LOCKSTEP_SUMS_128(i) LOCKSTEP_SUMS_64(i), LOCKSTEP_SUMS_64(i + 64)
 #define LOCKSTEP_PLACES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LOCKSTEP_PLACES_32 \
   LOCKSTEP_PLACES_16       \
@@ -46,6 +57,27 @@ __device__ __forceinline__ void fence_for_wgmma() {
   LOCKSTEP_PLACES_32                                                                 \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LOCKSTEP_PLACES_128                                                                      \
+  LOCKSTEP_PLACES_64                                                                             \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"             \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"             \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+  "%127"
+#define LOCKSTEP_WGMMA_SHARED(shape_and_types)                                \
+  asm volatile(                                                               \
+      "{.reg .pred p; setp.ne.b32 p, %34, 0; "                                \
+      "wgmma.mma_async.sync.aligned." shape_and_types " {" LOCKSTEP_PLACES_32 \
+      "}, %32, %33, p, 1, 1, 0, 0;}"                                          \
+      : LOCKSTEP_SUMS_32(0)                                                   \
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define LOCKSTEP_WGMMA_ROWS(shape_and_types)                                   \
+  asm volatile(                                                                \
+      "{.reg .pred p; setp.ne.b32 p, 1, 0; "                                   \
+      "wgmma.mma_async.sync.aligned." shape_and_types " {" LOCKSTEP_PLACES_128 \
+      "}, {%128, %129, %130, %131}, %132, p, 1, 1, 1;}"                        \
+      : LOCKSTEP_SUMS_128(0)                                                   \
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))
 // `shape_and_types` of n_sums sums; `rest` are the places of A and of the descriptor of B.
 #define LOCKSTEP_WGMMA(n_sums, shape_and_types, rest)                               \
   asm volatile(                                                                     \
@@ -77,10 +109,44 @@ __device__ __forceinline__ void wgmma_k16(float (&d)[kSums], uint32_t a0, uint32
   }
 }
 
+// D = A B (+ D), 64 x 64 x 16, both operands in shared memory, a row of 16 values of K for each row
+// of A and column of B. Without `add` D is overwritten.
+template <bool kBf16>
+__device__ __forceinline__ void wgmma_shared_k16(float (&d)[32], uint64_t a, uint64_t b, bool add) {
+  if constexpr (kBf16) {
+    LOCKSTEP_WGMMA_SHARED("m64n64k16.f32.bf16.bf16");
+  } else {
+    LOCKSTEP_WGMMA_SHARED("m64n64k16.f32.f16.f16");
+  }
+}
+
+// D = A B + D, 64 x 256 x 16, A from registers as above. B: a row of 256 columns for each of 16
+// values of K; `b` is a wgmma_descriptor_of_rows.
+template <bool kBf16>
+__device__ __forceinline__ void wgmma_rows_k16(float (&d)[128], uint32_t a0, uint32_t a1,
+                                               uint32_t a2, uint32_t a3, uint64_t b) {
+  if constexpr (kBf16) {
+    LOCKSTEP_WGMMA_ROWS("m64n256k16.f32.bf16.bf16");
+  } else {
+    LOCKSTEP_WGMMA_ROWS("m64n256k16.f32.f16.f16");
+  }
+}
+
+// Keeps what touches these sums on its side of this place: products run on after their instruction.
+template <int kSums>
+__device__ __forceinline__ void hold_sums(float (&d)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+#undef LOCKSTEP_WGMMA_ROWS
+#undef LOCKSTEP_WGMMA_SHARED
 #undef LOCKSTEP_WGMMA
+#undef LOCKSTEP_PLACES_128
 #undef LOCKSTEP_PLACES_64
 #undef LOCKSTEP_PLACES_32
 #undef LOCKSTEP_PLACES_16
+#undef LOCKSTEP_SUMS_128
 #undef LOCKSTEP_SUMS_64
 #undef LOCKSTEP_SUMS_32
 #undef LOCKSTEP_SUMS_16

@@ -54,7 +54,7 @@ int64_t scale_bytes(const LinearCudaPlan& plan) {
 }  // namespace
 
 std::string_view family_name(KernelFamily family) {
-  return family == KernelFamily::sm70 ? "sm70" : "sm80";
+  return family == KernelFamily::sm70 ? "sm70" : family == KernelFamily::sm80 ? "sm80" : "sm90";
 }
 
 std::span<const LinearRoute> linear_routes() {

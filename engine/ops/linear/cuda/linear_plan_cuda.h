@@ -30,7 +30,7 @@
 
 namespace lockstep {
 
-enum class KernelFamily : uint8_t { sm70, sm80 };
+enum class KernelFamily : uint8_t { sm70, sm80, sm90 };
 
 std::string_view family_name(KernelFamily family);
 
