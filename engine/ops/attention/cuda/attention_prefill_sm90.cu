@@ -392,10 +392,16 @@ struct Multiplier {
   }
 };
 
+// A launch gives every thread this many; a group that asks for more than the others left waits for
+// ever.
+constexpr int kRegisters = 65536 / kThreads / 8 * 8;
+
 template <typename Cache>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_prefill_sm90(const AttentionParams p, const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  static_assert(kGroups * Cache::kReaderRegisters + Cache::kProducerRegisters <=
+                (kGroups + 1) * kRegisters);
   extern __shared__ unsigned char raw[];
   unsigned char* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const TileRing ring(shared_address(shared) + kGroups * kQueryBytes);
