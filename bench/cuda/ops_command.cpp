@@ -36,10 +36,26 @@ void arm_ablation(const std::string& what) {
   fmt::print("without {}: results are wrong, times show what the kernels wait for\n", what);
 }
 
+// Folders of engine/ops whose kernels a row times.
+std::vector<std::string> folders_of(const bench_cuda::OpsRow& row) {
+  static const std::vector<std::pair<std::string, std::vector<std::string>>> known = {
+      {"GDN round", {"causal_conv", "gated_delta", "gated_rmsnorm", "gdn_gates"}},
+      {"add + rmsnorm", {"rmsnorm"}},
+      {"bias + gelu", {"bias_add", "gelu"}},
+      {"heads + int8 cache", {"prepare_heads"}},
+      {"prefill attention", {"attention"}},
+      {"vision attention", {"vision_attention"}}};
+  for (const auto& [start, folders] : known) {
+    if (row.op.starts_with(start)) return folders;
+  }
+  return {row.op.substr(0, row.op.find(' '))};
+}
+
 void print_json(const bench_cuda::OpsRun& run) {
   nlohmann::json rows = nlohmann::json::array();
   for (const bench_cuda::OpsRow& row : run.rows) {
     rows.push_back({{"op", row.op},
+                    {"folders", folders_of(row)},
                     {"case", row.what},
                     {"tokens", row.n_tokens},
                     {"bytes", row.bytes},

@@ -1,12 +1,9 @@
 #include "bench/cuda/rows_bench.h"
 
-#include <cuda_runtime_api.h>
-
-#include <functional>
+#include <fmt/format.h>
 
 #include "bench/cuda/device_kernels.h"
-#include "bench/cuda/device_timer.h"
-#include "engine/base/error.h"
+#include "bench/cuda/places.h"
 #include "engine/ops/bias_add/cuda/bias_add_cuda.h"
 #include "engine/ops/layernorm/cuda/layernorm_cuda.h"
 #include "engine/ops/prepare_heads/cuda/prepare_heads_cuda.h"
@@ -19,47 +16,11 @@ namespace {
 
 constexpr int64_t kHidden = 5120;
 
-cudaStream_t native(const OpsRun& run) {
-  return static_cast<cudaStream_t>(run.stream.native());
-}
-
-// Places for one launch after another, so that a launch finds nothing of the last one in a cache
-// that all of them together overflow; small ones stay in the second-level cache, as between the
-// kernels of a round.
-class Places {
- public:
-  Places(OpsRun& run, int64_t bytes)
-      : stride_((bytes + 255) / 256 * 256),
-        n_(static_cast<int>(
-            std::clamp<int64_t>(3 * run.device.facts().l2_bytes / stride_ + 1, 2, 32))),
-        memory_(run.device, n_ * stride_) {
-    // bfloat16 and float32 alike of ordinary size.
-    launch_fill(memory_.data(), memory_.size() / 4, 0x83ff83ffu, 0x3c003c00u, 11, native(run));
-  }
-  template <typename T>
-  T* at(int launch) const {
-    return reinterpret_cast<T*>(memory_.data() + launch % n_ * stride_);
-  }
-  int n() const { return n_; }
-
- private:
-  int64_t stride_;
-  int n_;
-  DeviceMemory memory_;
-};
-
-void add_row(OpsRun& run, const std::string& op, const std::string& what, int n_tokens,
-             double bytes, int n_launches, const std::function<void(int)>& launch) {
-  const LaunchTimes seconds =
-      time_launches(native(run), std::max(n_launches, 16), run.settings.n_replays, launch);
-  run.rows.push_back({op, what, n_tokens, bytes, seconds});
-}
-
 void time_norm(OpsRun& run, int n_tokens) {
   const int64_t row = n_tokens * kHidden;
   const Places places(run, row * 2 * 4);
   const DeviceMemory weight(run.device, kHidden * 4);
-  launch_fill(weight.data(), kHidden, 0x007fffffu, 0x3f000000u, 3, native(run));
+  launch_fill(weight.data(), kHidden, 0x007fffffu, 0x3f000000u, 3, native_stream(run));
   const auto norm = [&](int n_branches) {
     const double bytes = static_cast<double>(row) * 2 * (n_branches == 0 ? 2 : 3 + n_branches);
     add_row(run, n_branches == 0 ? "rmsnorm" : "add + rmsnorm",
@@ -111,8 +72,8 @@ void time_heads(OpsRun& run, int n_kv_heads, int n_tokens) {
   const DeviceMemory norms(run.device, kDim * 4);
   run.stream.copy_in(pages.data(), table.data(), pages.size());
   run.stream.fill(first.data(), 0, 4);
-  launch_fill(angles.data(), angles.size() / 4, 0x007fffffu, 0x3e800000u, 5, native(run));
-  launch_fill(norms.data(), norms.size() / 4, 0x007fffffu, 0x3f000000u, 6, native(run));
+  launch_fill(angles.data(), angles.size() / 4, 0x007fffffu, 0x3e800000u, 5, native_stream(run));
+  launch_fill(norms.data(), norms.size() / 4, 0x007fffffu, 0x3f000000u, 6, native_stream(run));
   run.stream.synchronize();
   const double bytes = static_cast<double>(n_qg / 2 * 2 + 2 * n_kv) * 2 + n_kv * 2 * (1 + 2.0 / 64);
   add_row(run, "heads + int8 cache", fmt::format("{} KV heads", n_kv_heads), n_tokens, bytes,
@@ -144,7 +105,7 @@ void time_layernorm(OpsRun& run, int n_patches) {
   const int64_t n = int64_t{n_patches} * kWidth;
   const Places places(run, n * 4);
   const DeviceMemory weights(run.device, 2 * kWidth * 4);
-  launch_fill(weights.data(), 2 * kWidth, 0x007fffffu, 0x3f000000u, 3, native(run));
+  launch_fill(weights.data(), 2 * kWidth, 0x007fffffu, 0x3f000000u, 3, native_stream(run));
   const auto* weight = reinterpret_cast<const float*>(weights.data());
   add_row(run, "layernorm", "1152", n_patches, static_cast<double>(n) * 4, places.n(), [&](int i) {
     auto* x = places.at<uint16_t>(i);
@@ -157,7 +118,7 @@ void time_bias(OpsRun& run, AfterBias after, const char* name, int n_patches) {
   const int64_t n = n_patches * kWidth;
   const Places places(run, n * 6);
   const DeviceMemory bias(run.device, kWidth * 4);
-  launch_fill(bias.data(), kWidth, 0x007fffffu, 0x3f000000u, 3, native(run));
+  launch_fill(bias.data(), kWidth, 0x007fffffu, 0x3f000000u, 3, native_stream(run));
   add_row(run, name, "4304", n_patches, static_cast<double>(n) * 6, places.n(), [&](int i) {
     auto* x = places.at<float>(i);
     bias_add_cuda({x, reinterpret_cast<const float*>(bias.data()),
@@ -195,10 +156,12 @@ void run_rows(OpsRun& run) {
   for (const int n_kv_heads : {4, 2}) {
     for (const int n_tokens : run.settings.tokens) time_heads(run, n_kv_heads, n_tokens);
   }
+  for (const int n_tokens : run.settings.tokens) run_pieces(run, n_tokens);
 }
 
 void run_vision(OpsRun& run) {
   for (const int n_patches : {256, 1024, 4096}) {
+    run_position_table(run, n_patches);
     time_layernorm(run, n_patches);
     time_bias(run, AfterBias::gelu_tanh, "bias + gelu tanh", n_patches);
     time_bias(run, AfterBias::gelu_exact, "bias + gelu exact", n_patches);

@@ -273,13 +273,19 @@ bool op_exact_twin(GateContext& gate) {
   return step.verdict == Verdict::fail;
 }
 
-void judge_bench(GateStep& step, const BenchReport& report) {
+void judge_bench(GateStep& step, const BenchReport& report, const SourceUnits& units) {
   const std::string fault = bench_fault(report);
   if (!fault.empty()) {
     step.verdict = Verdict::mistrusted;
     step.detail = fault;
     return;
   }
+  for (const std::string& op : untimed(report, units)) {
+    if (step.verdict == Verdict::pass) step.detail = fmt::format("op {}: no row times it", op);
+    step.verdict = Verdict::fail;
+    blame(step, op);
+  }
+  if (step.verdict != Verdict::pass) return;
   double best = 0;
   for (const BenchRow& row : report.rows) best = std::max(best, report.share(row));
   step.detail =
@@ -291,7 +297,7 @@ void op_bench(GateContext& gate, GateStep& step) {
   step.repro = "lockstep bench ops";
   if (no_card(gate, step)) return;
   gate.report.ops.bench = run_bench_ops(gate.ops.bench_program());
-  judge_bench(step, gate.report.ops.bench);
+  judge_bench(step, gate.report.ops.bench, gate.ops.units());
 }
 
 // A row whose samples are gone.
@@ -299,7 +305,7 @@ bool op_bench_twin(GateContext& gate) {
   BenchReport report = gate.report.ops.bench;
   report.rows.back().samples.clear();
   GateStep step;
-  judge_bench(step, report);
+  judge_bench(step, report, gate.ops.units());
   return step.verdict == Verdict::mistrusted;
 }
 

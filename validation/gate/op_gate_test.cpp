@@ -277,6 +277,15 @@ TEST_F(OpGate, TimesWithoutSamplesAreMistrusted) {
   EXPECT_EQ(red(4), expected);
 }
 
+TEST_F(OpGate, AnOpWithoutATimeIsNamed) {
+  write("bin/forgets");
+  Verdicts expected = kNoProfile;
+  expected["op-bench"] = "FAIL";
+  EXPECT_EQ(red(1), expected);
+  EXPECT_EQ(step("op-bench")["detail"], "op attention: no row times it");
+  EXPECT_EQ(step("op-bench")["ops"], Json::array({"attention"}));
+}
+
 TEST_F(OpGate, WithoutACardNothingIsJudged) {
   write("bin/no-card", "lockstep-ops-exact: no CUDA device here\n");
   write("share/lockstep/golden/tiny-qwen3_5/no-backend", "lockstep-rank: no CUDA device here\n");
@@ -320,7 +329,7 @@ TEST_F(OpGate, AnOpWithoutTestProgramIsFound) {
   tree_.write("engine/ops/rope/cuda/rope.cu", "int rope = 1;\n");
   bake();
   Verdicts expected = kNoProfile;
-  expected["op-tests"] = "FAIL";
+  expected["op-tests"] = expected["op-bench"] = "FAIL";
   EXPECT_EQ(red(1), expected);
   EXPECT_EQ(step("op-tests")["detail"], "op rope: no test program is registered");
 }

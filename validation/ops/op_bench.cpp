@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/process.h"
@@ -44,7 +45,8 @@ BenchReport parse_bench(const std::string& text) {
     for (const Json& row : json.at("rows")) {
       report.rows.push_back({row.at("op"), row.at("case"), row.at("tokens"), row.at("bytes"),
                              row.at("seconds"), row.at("samples").get<std::vector<double>>(),
-                             row.value("roof_bytes_per_s", 0.0)});
+                             row.value("roof_bytes_per_s", 0.0),
+                             row.at("folders").get<std::vector<std::string>>()});
     }
     return report;
   } catch (const Json::exception&) {
@@ -65,10 +67,21 @@ std::string bench_fault(const BenchReport& report) {
   return {};
 }
 
+std::vector<std::string> untimed(const BenchReport& report, const SourceUnits& units) {
+  std::set<std::string> timed;
+  for (const BenchRow& row : report.rows) timed.insert(row.folders.begin(), row.folders.end());
+  std::vector<std::string> ops;
+  for (const auto& [op, unused] : units) {
+    if (!timed.contains(op)) ops.push_back(op);
+  }
+  return ops;
+}
+
 std::string bench_json(const BenchReport& report) {
   Json rows = Json::array();
   for (const BenchRow& row : report.rows) {
     rows.push_back({{"op", row.op},
+                    {"folders", row.folders},
                     {"case", row.what},
                     {"tokens", row.n_tokens},
                     {"bytes", row.bytes},

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "validation/receipt/source_digest.h"
 #include "validation/verdict.h"
 
 namespace lockstep {
@@ -13,10 +14,11 @@ struct BenchRow {
   std::string op;
   std::string what;
   int n_tokens = 0;
-  double bytes = 0;             // that must be moved at least
-  double seconds = 0;           // the median of the samples
-  std::vector<double> samples;  // seconds
-  double roof_bytes_per_s = 0;  // of this kind of work; 0: reading
+  double bytes = 0;                       // that must be moved at least
+  double seconds = 0;                     // the median of the samples
+  std::vector<double> samples;            // seconds
+  double roof_bytes_per_s = 0;            // of this kind of work; 0: reading
+  std::vector<std::string> folders = {};  // of engine/ops whose kernels it times
 };
 
 struct BenchReport {
@@ -36,6 +38,9 @@ BenchReport parse_bench(const std::string& json);
 
 // What is wrong with it; empty when every row has samples whose median it states.
 std::string bench_fault(const BenchReport& report);
+
+// The folders that no row times.
+std::vector<std::string> untimed(const BenchReport& report, const SourceUnits& units);
 
 // "bench" in receipts.
 std::string bench_json(const BenchReport& report);
