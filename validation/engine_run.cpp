@@ -221,6 +221,8 @@ std::vector<std::string> EngineOptions::command() const {
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
   if (threads) add("--threads", std::to_string(*threads));
+  if (!devices.empty()) add("--devices", devices);
+  if (share_device) words.push_back("--share-device");
   if (!cpu_target.empty()) add("--cpu-target", cpu_target);
   if (prefix_cache_bytes) add("--prefix-cache", std::to_string(*prefix_cache_bytes));
   return words;

@@ -41,6 +41,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--precision", engine.precision, "fp32 (every bit counts) or bf16 (as served)")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--backend", engine.backend, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--devices", engine.devices, "Cards of the ranks: index, UUID or PCI id");
+  app.add_flag("--share-device", engine.share_device, "Both ranks may run on one card");
   app.add_option("--prefill-grid", engine.prefill_grid, "Prefill in pieces of N positions")
       ->check(CLI::PositiveNumber);
   app.add_option("--fault", engine.fault, "Plant a fault: NAME[@layer,rank,round]");
