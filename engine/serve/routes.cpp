@@ -33,7 +33,8 @@ constexpr std::array<Entry, 16> kEntries = {{
     {"/lockstep/status", "GET", Route::page},
 }};
 
-constexpr std::string_view kOneModel = "/v1/models/";  // followed by its name
+// Followed by a name or an id. Rank 0 says that it keeps no responses.
+constexpr std::array<std::string_view, 2> kPrefixes = {"/v1/models/", "/v1/responses/"};
 
 }  // namespace
 
@@ -44,7 +45,8 @@ Route route_of(std::string_view method, std::string_view target) {
     const bool head_of_get = method == "HEAD" && entry.method == "GET";
     return method == entry.method || head_of_get ? entry.route : Route::wrong_method;
   }
-  if (path.starts_with(kOneModel)) {
+  for (const std::string_view prefix : kPrefixes) {
+    if (!path.starts_with(prefix)) continue;
     return method == "GET" || method == "HEAD" ? Route::side_call : Route::wrong_method;
   }
   return Route::none;

@@ -46,7 +46,7 @@ HttpReply GenerationEndpoint::answer(const GenerationApi& api, const HttpRequest
   exchange->request_id = headers.request_id;
   exchange->asked = api.parse(http.body, defaults_);
   GenerationRequest& asked = exchange->asked;
-  check_model(asked.model, model_.id, model_.strict);
+  if (!asked.model.empty()) check_model(asked.model, model_.id, model_.strict);
   if (!asked.seed_given) asked.sampling.seed = headers.seed;
   PreparedRequest prepared = prompts_.build(asked, headers.unix_time_s);
   prepared.request.name = headers.request_id;

@@ -323,6 +323,28 @@ TEST_F(Serving, TheContextIsTheModelsOrTheFlags) {
   EXPECT_NE(refused.body.find("context_length_exceeded"), std::string::npos) << refused.body;
 }
 
+TEST_F(Serving, NamesOfTheModelAndOfWhatIsNotKept) {
+  start({"--strict-model", "--model-id=the-one", "--tp=1"});
+  Json body = request(2, 2);
+  EXPECT_EQ(ask(body, false).status, 200);
+  body["model"] = "the-one";
+  EXPECT_EQ(ask(body, false).status, 200);
+  body["model"] = "another";
+  const HttpAnswer refused = ask(body, false);
+  EXPECT_EQ(refused.status, 404);
+  EXPECT_NE(refused.body.find("model_not_found"), std::string::npos) << refused.body;
+  const Json models = Json::parse(server().get("/v1/models"))["data"][0];
+  EXPECT_EQ(models["id"], "the-one");
+  const std::string metrics = server().get("/metrics");
+  for (const char* digest : {"build", "checkpoint"}) {
+    const std::string value = models["lockstep"][digest];
+    EXPECT_EQ(value.size(), 32u);
+    EXPECT_NE(metrics.find(fmt::format("{}=\"{}\"", digest, value)), std::string::npos) << metrics;
+    EXPECT_FALSE(server().log_lines(value).empty()) << "in the log";
+  }
+  EXPECT_NE(server().get("/v1/responses/resp_1").find("keeps no responses"), std::string::npos);
+}
+
 // What a machine without a card, or a build without the backend, says.
 TEST_F(Serving, CardsAreRefusedClearly) {
   const auto said = [&](const std::vector<std::string>& flags, int exit_code) {
