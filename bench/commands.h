@@ -13,5 +13,6 @@ void add_gate_command(CLI::App& app, int& exit_code);
 void add_ops_command(CLI::App& app, int& exit_code);    // builds with LOCKSTEP_CUDA
 void add_round_command(CLI::App& app, int& exit_code);  // the same
 void add_proxy_command(CLI::App& app, int& exit_code);
+void add_transports_command(CLI::App& app, int& exit_code);  // builds with LOCKSTEP_CUDA
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
 #ifdef LOCKSTEP_CUDA
     lockstep::add_ops_command(app, exit_code);
     lockstep::add_round_command(app, exit_code);
+    lockstep::add_transports_command(app, exit_code);
 #endif
     lockstep::add_proxy_command(app, exit_code);
     try {

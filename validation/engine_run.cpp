@@ -217,6 +217,7 @@ std::vector<std::string> EngineOptions::command() const {
   if (prefill_grid) add("--prefill-grid", std::to_string(*prefill_grid));
   if (!fault.empty()) add("--fault", fault);
   add("--mtp", std::to_string(mtp));
+  if (!transport.empty()) add("--transport", transport);
   if (!kv.empty()) add("--kv", kv);
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));

@@ -22,6 +22,7 @@ struct EngineOptions {
   std::optional<int> prefill_grid;
   std::string fault;             // NAME[@layer,rank,round]; empty for none
   int mtp = 0;                   // drafts per round
+  std::string transport;         // empty: the engine's choice
   std::string kv;                // empty: the engine's default
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together

@@ -6,6 +6,7 @@
 // synchronize().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -14,6 +15,8 @@
 #include "engine/device/device.h"
 
 namespace lockstep {
+
+inline constexpr std::chrono::milliseconds kTransportDeadline = std::chrono::seconds(60);
 
 class DeviceCommunicator {
  public:
@@ -24,6 +27,10 @@ class DeviceCommunicator {
   // Whether the two calls below may become nodes of a CUDA graph, which any number of replays then
   // runs without the host.
   virtual bool capturable() const = 0;
+
+  // Of each wait that is enqueued from here on; kTransportDeadline at start. Transports that wait
+  // on the host have the mailbox's.
+  virtual void set_deadline(std::chrono::milliseconds) {}
 
   // data[i] = round(p_0[i] + p_1[i]), added in the order of ranks. data [n]: bfloat16 with
   // Rounding::bf16, otherwise float32; starts at a multiple of 16 bytes. NaN stays some NaN.

@@ -16,6 +16,10 @@
 #include "engine/ops/self_check/self_check.h"
 #include "engine/rank/draft_vocab.h"
 
+#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+#include "engine/comm/cuda/transports.h"
+#endif
+
 namespace lockstep {
 namespace {
 
@@ -64,6 +68,11 @@ const RunFlags& prepared(const RunFlags& flags) {
     fail_with(ExitCode::usage,
               "--devices and --share-device choose cards: --backend cpu uses none; leave them out");
   }
+  if (flags.transport != "auto" && (flags.backend == "cpu" || flags.n_ranks == 1)) {
+    fail_with(ExitCode::usage,
+              "--transport {} joins two cards: give --backend cuda --tp 2, or leave it out",
+              flags.transport);
+  }
   return flags;
 }
 
@@ -95,14 +104,17 @@ std::unique_ptr<Device> open_card(const RunFlags& flags, [[maybe_unused]] int ra
 }
 
 // Bytes that a rank may plan with: the flag, or what is free on its card, less what the driver
-// takes for kernels.
+// takes for kernels and NCCL for its buffers.
 int64_t memory_limit(const RunFlags& flags, int rank, const Device* card) {
   constexpr int64_t kDriverBytes = int64_t{512} << 20;
+  constexpr int64_t kNcclBytes = int64_t{512} << 20;  // of a communicator, and some
   if (card == nullptr || flags.device_memory > 0) return flags.device_memory;
   const std::vector<int> cards = cards_of_ranks(flags);
   const int64_t n_sharers =
       std::count(cards.begin(), cards.end(), cards[static_cast<size_t>(rank)]);
-  return std::max<int64_t>(card->facts().memory_bytes / n_sharers - kDriverBytes, 1);
+  const bool may_use_nccl = flags.n_ranks > 1 && n_sharers == 1;
+  const int64_t n_taken = kDriverBytes + (may_use_nccl ? kNcclBytes : 0);
+  return std::max<int64_t>(card->facts().memory_bytes / n_sharers - n_taken, 1);
 }
 
 EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const ModelText& text,
@@ -147,6 +159,19 @@ std::unique_ptr<Communicator> join_peers(const RunFlags& flags, int rank,
   return join_mailbox(mailbox, rank, options);
 }
 
+// The way between the ranks' cards; null where there are none.
+std::unique_ptr<DeviceCommunicator> join_cards([[maybe_unused]] const RunFlags& flags,
+                                               [[maybe_unused]] Communicator& comm, Device* card) {
+  if (card == nullptr || comm.n_ranks() == 1) return nullptr;
+#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+  ChosenTransport chosen = choose_transport(flags.transport, comm, *card);
+  if (comm.rank() == 0) fmt::print(stderr, "{}\n", chosen.report);
+  return std::move(chosen.transport);
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace
 
 LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::string& mailbox,
@@ -165,6 +190,7 @@ LoadedRank::LoadedRank(const RunFlags& run_flags, int rank_index, const std::str
                                                      : source.source_digest),
       comm(join_peers(flags, rank, mailbox, may_spin)),
       agreed(agree_on_facts(facts(std::move(more_facts)), *comm)),
+      transport(join_cards(flags, *comm, card.get())),
       weights(load_rank_weights(source.config, {source.checkpoint.get(), source.sharded},
                                 flags.n_ranks, rank)),
       images(flags.model_dir, source.config) {
@@ -178,6 +204,7 @@ RankFacts LoadedRank::facts(std::vector<std::pair<std::string, std::string>> mor
                  {"--tp", std::to_string(flags.n_ranks)},
                  {"--precision", flags.precision},
                  {"--backend", flags.backend},
+                 {"--transport", flags.transport},
                  {"--kv", flags.kv},
                  {"--slots", std::to_string(flags.n_slots)},
                  {"--mtp", std::to_string(flags.n_drafts)},
@@ -194,6 +221,7 @@ RankFacts LoadedRank::facts(std::vector<std::pair<std::string, std::string>> mor
 EngineOptions LoadedRank::engine_options() const {
   EngineOptions agreed_options = options;
   agreed_options.max_context = agreed.max_context;
+  agreed_options.transport = transport.get();
   return agreed_options;
 }
 

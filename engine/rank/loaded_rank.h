@@ -8,6 +8,7 @@
 
 #include "engine/base/thread_pool.h"
 #include "engine/comm/communicator.h"
+#include "engine/comm/device_communicator.h"
 #include "engine/device/device.h"
 #include "engine/model/model_source.h"
 #include "engine/rank/engine.h"
@@ -40,6 +41,7 @@ struct LoadedRank {
   std::string checkpoint_digest;  // of the whole checkpoint, or its fingerprint
   std::unique_ptr<Communicator> comm;
   AgreedFacts agreed;
+  std::unique_ptr<DeviceCommunicator> transport;  // between two cards; said on stderr
   RankWeights weights;
   ImageReader images;
 

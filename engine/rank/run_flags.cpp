@@ -43,6 +43,10 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_flag(
       "--time-ops", flags.time_ops,
       "Write what each kind of op takes of a card's decode rounds to op-times.json; slower");
+  app.add_option("--transport", flags.transport,
+                 "Between two cards: auto (the fastest), device, host, nccl or mailbox")
+      ->check(CLI::IsMember({"auto", "device", "host", "nccl", "mailbox"}))
+      ->capture_default_str();
   app.add_option("--kv", flags.kv, "KV cache type: bf16 (default), fp16, int8; fp32 in fp32")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   app.add_option("--mtp", flags.n_drafts, "Drafts per round; the text is the same for all")
@@ -109,6 +113,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   if (flags.share_device) argv.push_back("--share-device");
   add("cuda-graphs", flags.cuda_graphs);
   if (flags.time_ops) argv.push_back("--time-ops");
+  add("transport", flags.transport);
   add("kv", flags.kv);
   add("mtp", std::to_string(flags.n_drafts));
   add("draft-window", std::to_string(flags.draft_window));

@@ -22,6 +22,7 @@ struct RunFlags {
   bool share_device = false;
   std::string cuda_graphs = "on";
   bool time_ops = false;
+  std::string transport = "auto";  // see choose_transport
   std::string kv;
   std::string cpu_target = "auto";
   std::string fault;

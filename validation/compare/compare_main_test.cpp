@@ -77,13 +77,13 @@ TEST_F(CompareMain, FlagsReachTheEngine) {
   write(make_synthetic_run(Precision::bf16), 2);
   EXPECT_EQ(compare({"--tp", "2", "--precision", "bf16", "--backend", "cpu", "--prefill-grid", "64",
                      "--fault", "drop_row@3", "--mtp", "2", "--kv", "int8", "--devices", "0",
-                     "--share-device"})
+                     "--share-device", "--transport", "host"})
                 .exit_code,
             0);
   const std::string arguments = read_text_file(model() / "arguments");
   for (const char* part :
        {"--tp 2", "--precision bf16", "--backend cpu", "--prefill-grid 64", "--fault drop_row@3",
-        "--mtp 2", "--kv int8", "--devices 0 --share-device"}) {
+        "--mtp 2", "--kv int8", "--devices 0 --share-device", "--transport host"}) {
     EXPECT_NE(arguments.find(part), std::string::npos) << part << " in " << arguments;
   }
   const std::string jobs = read_text_file(model() / "jobs");

@@ -47,6 +47,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--fault", engine.fault, "Plant a fault: NAME[@layer,rank,round]");
   app.add_option("--mtp", engine.mtp, "Draft tokens a round")->check(CLI::Range(0, 5));
+  app.add_option("--transport", engine.transport, "Way between two cards");
   app.add_option("--kv", engine.kv, "KV cache type");
   app.add_option("--shards", engine.shards, "Folder of shard files");
   app.add_option("--slots", engine.slots, "Requests that the engine runs together")

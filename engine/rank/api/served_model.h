@@ -18,6 +18,7 @@ struct ServedModel {
   std::string build_digest;                // of the program's file
   std::string checkpoint_digest;           // of the whole checkpoint, or its fingerprint
   std::vector<std::string> shard_digests;  // one a rank
+  std::string transport;                   // between the ranks' cards; empty: they have none
 
   // Short: "lockstep-" and digits of build and checkpoint.
   std::string fingerprint() const {

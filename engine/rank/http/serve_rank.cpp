@@ -99,6 +99,7 @@ ServedModel describe(const ServeFlags& flags, const LoadedRank& loaded, const Ra
   model.build_digest = loaded.build_digest;
   model.checkpoint_digest = loaded.checkpoint_digest;
   model.shard_digests = loaded.agreed.shard_digests;
+  if (loaded.transport != nullptr) model.transport = loaded.transport->name();
   return model;
 }
 

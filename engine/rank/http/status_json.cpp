@@ -31,6 +31,7 @@ class Exposition {
     text_ += ",build=" + label(model.build_digest);
     text_ += ",checkpoint=" + label(model.checkpoint_digest);
     text_ += ",shard=" + label(model.shard_digests.at(static_cast<size_t>(model.rank)));
+    if (!model.transport.empty()) text_ += ",transport=" + label(model.transport);
     text_ += "} 1\n";
   }
   const std::string& text() const { return text_; }
@@ -67,6 +68,7 @@ std::string status_json(const ServedModel& model, const SchedulerStatus& status)
   json["snapshots"] = status.cache.snapshots;
   json["n_slots"] = model.n_slots;
   json["max_context"] = model.max_context;
+  if (!model.transport.empty()) json["transport"] = model.transport;
   json["digests"] = {{"build", model.build_digest},
                      {"checkpoint", model.checkpoint_digest},
                      {"shards", model.shard_digests}};
