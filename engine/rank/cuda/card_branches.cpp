@@ -14,8 +14,31 @@
 
 namespace lockstep {
 
+namespace {
+
+// All but where the product goes.
+LinearCudaArgs product_args(const CardModel& card, const CardMatrix& matrix, LinearPass pass,
+                            const uint16_t* x, int64_t x_stride, int64_t n_columns,
+                            std::byte* prepared) {
+  return {matrix.plan,
+          matrix.bytes,
+          x,
+          x_stride,
+          prepared,
+          nullptr,
+          0,
+          n_columns,
+          CudaOutput::bf16,
+          card.device.facts().n_multiprocessors,
+          pass};
+}
+
+}  // namespace
+
 void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_stride,
-              int64_t n_columns, std::initializer_list<CardProduct> products) {
+              int64_t n_columns, std::initializer_list<CardProduct> products, bool beside) {
+  Stream& stream = beside ? card.side.stream() : *card.stream;
+  std::byte* room = card.buffers.prepared[beside ? 1 : 0];
   std::set<const LinearRoute*> done;
   for (const CardProduct& first : products) {
     const LinearRoute* route = first.pieces.front().plan.route;
@@ -26,20 +49,13 @@ void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_str
       int64_t first_row = 0;
       for (const CardMatrix& piece : product.pieces) {
         const int64_t element = product.output == CudaOutput::fp32 ? 4 : 2;
-        const LinearCudaArgs args{piece.plan,
-                                  piece.bytes,
-                                  x,
-                                  x_stride,
-                                  card.buffers.prepared,
-                                  static_cast<std::byte*>(product.out) + first_row * element,
-                                  product.out_stride,
-                                  n_columns,
-                                  product.output,
-                                  card.device.facts().n_multiprocessors,
-                                  pass};
-        if (!prepared) linear_prepare_cuda(args, *card.stream);
+        LinearCudaArgs args = product_args(card, piece, pass, x, x_stride, n_columns, room);
+        args.out = static_cast<std::byte*>(product.out) + first_row * element;
+        args.out_stride = product.out_stride;
+        args.output = product.output;
+        if (!prepared) linear_prepare_cuda(args, stream);
         prepared = true;
-        linear_prepared_cuda(args, *card.stream);
+        linear_prepared_cuda(args, stream);
         first_row += piece.plan.n_rows;
       }
     }
@@ -53,12 +69,19 @@ void row_parallel(CardModel& card, const CardPieces& halves, const uint16_t* x, 
                   const CardBatch& pass, const char* what) {
   const int64_t n_columns = pass.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
+  std::vector<LinearCudaArgs> products;
   int64_t first_column = 0;
   for (size_t part = 0; part < halves.size(); ++part) {
-    multiply(card, pass.products, x + first_column, x_width, n_columns,
-             {{{halves[part]}, card.buffers.partials[part], hidden}});
+    LinearCudaArgs args = product_args(card, halves[part], pass.products, x + first_column, x_width,
+                                       n_columns, card.buffers.prepared[part]);
+    args.out = card.buffers.partials[part];
+    args.out_stride = hidden;
+    products.push_back(args);
     first_column += halves[part].plan.n_cols;
   }
+  // Products side by side: the second reads its weights while the first ends.
+  for (const LinearCudaArgs& args : products) linear_prepare_cuda(args, *card.stream);
+  for (const LinearCudaArgs& args : products) linear_prepared_cuda(args, *card.stream);
   card.clock.mark(what);
   if (halves.size() > 1) return;
   card.transport->all_reduce(card.buffers.partials[0], n_columns * hidden, Rounding::bf16,
@@ -275,11 +298,16 @@ void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
   const GdnConfig& gdn = card.model.weights.dims.gdn;
   const PassBuffers& buffers = card.buffers;
   const int64_t n = pass.batch.n_columns();
+  // Few rows of another codec keep few multiprocessors busy for long.
+  card.side.fork(*card.stream);
+  multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n,
+           {{layer.in_proj_a, buffers.narrow[0], card.narrow_stride},
+            {layer.in_proj_b, buffers.narrow[1], card.narrow_stride}},
+           true);
   multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n,
            {{layer.in_proj_qkv, buffers.wide[0], gdn.conv_channels()},
-            {layer.in_proj_z, buffers.wide[1], gdn.v_width()},
-            {layer.in_proj_a, buffers.narrow[0], card.narrow_stride},
-            {layer.in_proj_b, buffers.narrow[1], card.narrow_stride}});
+            {layer.in_proj_z, buffers.wide[1], gdn.v_width()}});
+  card.side.join(*card.stream);
   card.clock.mark("products qkv, z, a, b");
   const Span& first = pass.batch.spans.front();
   if (first.phase == Phase::prefill) {

@@ -29,8 +29,9 @@ struct CardProduct {
 };
 
 // x [n_columns, width] with a row stride. Rows are prepared once for all matrices of a codec.
+// `beside`: on the side stream, where products of halves must not run at the same time.
 void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_stride,
-              int64_t n_columns, std::initializer_list<CardProduct> products);
+              int64_t n_columns, std::initializer_list<CardProduct> products, bool beside = false);
 
 // Each branch reads buffers.normed and leaves its half-K partial sums in buffers.partials. With two
 // ranks the first of them holds the sum over ranks, and the second nothing.

@@ -50,6 +50,7 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
                        : nullptr),
       transport(through_host != nullptr ? through_host.get() : options.transport),
       stream(watched_stream(device.new_stream(), transport)),
+      side(device),
       clock(static_cast<cudaStream_t>(stream->native())),
       rows(*stream),
       limits(limits_of(shared, options)),
@@ -134,7 +135,9 @@ void CardModel::book_buffers(ArenaPlan& plan, const CardUpload& upload) {
   book(plan, "logits", limits.n_decode * logits_stride, buffers.logits);
   book(plan, "logits of this rank",
        transport == nullptr ? 0 : limits.n_decode * local_logits_stride, buffers.local_logits);
-  book(plan, "prepared activations", upload.prepared_bytes(n), buffers.prepared);
+  book(plan, "prepared activations", upload.prepared_bytes(n), buffers.prepared[0]);
+  book(plan, "prepared activations of second halves", upload.prepared_bytes(n),
+       buffers.prepared[1]);
   book(plan, "attention partial sums", decode_attention.partial_bytes, buffers.attention);
   book(plan, "chunked delta rule", delta.workspace_bytes, buffers.delta);
   const int64_t n_inputs = InputSender::most_bytes(limits);

@@ -8,6 +8,7 @@
 #include "engine/comm/device_communicator.h"
 #include "engine/device/arena.h"
 #include "engine/device/cuda/op_clock.h"
+#include "engine/device/cuda/side_stream.h"
 #include "engine/ops/attention/cuda/attention_plan_cuda.h"
 #include "engine/ops/common/cuda/gdn_round.h"
 #include "engine/ops/gated_delta/cuda/gated_delta_cuda.h"
@@ -43,7 +44,7 @@ struct PassBuffers {
   float* angles = nullptr;          // [n_columns, pairs, 2]
   float* logits = nullptr;          // [n_decode, logits_stride]
   float* local_logits = nullptr;    // [n_decode, local_logits_stride], with two ranks
-  std::byte* prepared = nullptr;    // activations as products read them
+  std::byte* prepared[2] = {};      // activations as products read them, of two at once
   std::byte* attention = nullptr;   // partial sums of decode attention
   std::byte* delta = nullptr;       // of chunked prefill
   std::byte* inputs[2] = {};        // of a pass and of the last columns of its spans
@@ -71,6 +72,7 @@ class CardModel {
   std::unique_ptr<DeviceCommunicator> through_host;  // where the options have no transport
   DeviceCommunicator* transport;                     // null: one rank
   std::unique_ptr<Stream> stream;                    // its waits end with the transport's errors
+  SideStream side;
   OpClock clock;
   HostRows rows;
   PassLimits limits;

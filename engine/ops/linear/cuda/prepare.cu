@@ -81,10 +81,105 @@ __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
   }
 }
 
+constexpr int kVector = 8;       // values of one load
+constexpr int kMostVectors = 4;  // of a thread
+
+// The largest of both magnitudes in each half of a word.
+__device__ __forceinline__ uint32_t larger_halves(uint32_t a, uint32_t b) {
+  return __vmaxu2(a & 0x7fff7fffu, b & 0x7fff7fffu);
+}
+
+// Of the block's row, kVectors vectors a thread.
+template <int kVectors>
+__device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p,
+                                                      const uint4 (&row)[kVectors]) {
+  __shared__ uint32_t of_warp[kThreads / 32];
+  uint32_t pairs = 0;
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int k = (j * kThreads + static_cast<int>(threadIdx.x)) * kVector;
+    const bool cut = mutant(Mutant::prepare_maximum) && k + kVector == p.n_cols;
+    pairs = larger_halves(pairs, row[j].x);
+    pairs = larger_halves(pairs, row[j].y);
+    pairs = larger_halves(pairs, row[j].z);
+    pairs = larger_halves(pairs, cut ? row[j].w & 0xffffu : row[j].w);
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    pairs = __vmaxu2(pairs, __shfl_xor_sync(0xffffffffu, pairs, distance));
+  }
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = pairs;
+  __syncthreads();
+  for (int w = 0; w < kThreads / 32; ++w) pairs = __vmaxu2(pairs, of_warp[w]);
+  return max(pairs & 0xffffu, pairs >> 16);
+}
+
+// Two bfloat16 values, scaled, as binary16.
+__device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float scale) {
+  const float low = __uint_as_float(pair << 16) * scale;
+  const float high = __uint_as_float(pair & 0xffff0000u) * scale;
+  return __half_as_ushort(__float2half_rn(low)) |
+         static_cast<uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16;
+}
+
+// As prepare, for orders that leave eight columns together, each load and each store 16 bytes.
+template <int kVectors>
+__global__ void __launch_bounds__(kThreads) prepare_vectors(const PrepareParams p) {
+  const int token = blockIdx.x;
+  std::byte* group = p.out + token / 8 * p.group_bytes;
+  auto* out = reinterpret_cast<uint16_t*>(group);
+  let_next_kernel_start();
+  wait_for_earlier_kernels();
+  uint4 row[kVectors] = {};
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int k = (j * kThreads + static_cast<int>(threadIdx.x)) * kVector;
+    if (k < p.n_cols) row[j] = *reinterpret_cast<const uint4*>(p.x + token * p.x_stride + k);
+  }
+  const int shift = p.keep_bf16 ? 0 : row_shift(largest_magnitude(p, row));
+  const float scale = power_of_two(shift);
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int k = (j * kThreads + static_cast<int>(threadIdx.x)) * kVector;
+    if (k >= p.padded_cols) continue;
+    if (!p.keep_bf16) {
+      row[j] = {scaled_pair(row[j].x, scale), scaled_pair(row[j].y, scale),
+                scaled_pair(row[j].z, scale), scaled_pair(row[j].w, scale)};
+    }
+    *reinterpret_cast<uint4*>(out + place_of(p, token % 8, k)) = row[j];
+  }
+  if (threadIdx.x == 0) {
+    reinterpret_cast<float*>(group + p.factors_offset)[token % 8] = power_of_two(-shift);
+  }
+}
+
+bool has_vectors(const PrepareParams& p) {
+  return p.order == ColumnOrder::sm80 && p.block_columns % (4 * kVector) == 0 &&
+         p.n_cols % kVector == 0 && p.x_stride % kVector == 0 &&
+         reinterpret_cast<uintptr_t>(p.x) % 16 == 0 &&
+         p.padded_cols <= kMostVectors * kThreads * kVector;
+}
+
+template <int kVectors>
+void launch_vectors(const PrepareParams& p, cudaStream_t stream) {
+  launch_early(prepare_vectors<kVectors>, p.n_tokens, kThreads, 0, stream, p, "linear prepare");
+}
+
 }  // namespace
 
 void launch_prepare(const PrepareParams& p, cudaStream_t stream) {
   arm_mutant();
+  if (has_vectors(p)) {
+    switch ((p.padded_cols + kThreads * kVector - 1) / (kThreads * kVector)) {
+      case 1:
+        return launch_vectors<1>(p, stream);
+      case 2:
+        return launch_vectors<2>(p, stream);
+      case 3:
+        return launch_vectors<3>(p, stream);
+      default:
+        return launch_vectors<4>(p, stream);
+    }
+  }
   const int blocks = p.order == ColumnOrder::sm70 ? (p.n_tokens + 7) / 8 * 8 : p.n_tokens;
   launch_early(prepare, blocks, kThreads, 0, stream, p, "linear prepare");
 }
