@@ -17,7 +17,7 @@ decode_rows=(argmax/cuda/argmax causal_conv/cuda/causal_conv_decode embedding/cu
   gated_delta/cuda/gated_delta_decode gated_rmsnorm/cuda/gated_rmsnorm gdn_gates/cuda/gdn_gates
   hadamard/cuda/hadamard kv_write/cuda/kv_write prepare_heads/cuda/prepare_heads
   residual_add/cuda/residual_add rmsnorm/cuda/rmsnorm rope/cuda/rope sample/cuda/choose
-  sample/cuda/draw sample/cuda/scan swiglu/cuda/swiglu)
+  sample/cuda/draw sample/cuda/scan swiglu/cuda/swiglu verify/cuda/verify)
 
 # Compiles the sm_70 kernels and prints what cuobjdump says about them. Words after the first are
 # flags of nvcc.
