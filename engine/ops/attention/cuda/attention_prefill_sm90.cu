@@ -20,8 +20,10 @@ constexpr int kGroupRows = 64;
 constexpr int kWarpRows = 16;
 constexpr int kRows = kGroups * kGroupRows;
 constexpr int kThreads = (kGroups + 1) * 128;
-constexpr int kQueryBytes = kGroupRows * kWidth * 2;                           // of a group
-constexpr int kSharedBytes = kGroups * kQueryBytes + TileRing::kBytes + 1024;  // to begin at x 1024
+constexpr int kQueryBytes = kGroupRows * kWidth * 2;  // of a group
+template <typename Cache>
+constexpr int kSharedBytes =
+    kGroups* kQueryBytes + Cache::Ring::kBytes + Cache::kRawBytes + 1024;  // to begin at x 1024
 
 // Numbered barriers: queries of each group, zeros in the last page.
 constexpr int kQueries = 1;
@@ -120,34 +122,12 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Blo
   pair.seen_by_all = rows.newest(warp_row + 15) < 0 ? -1 : rows.newest(warp_row);
 }
 
-// Queries of the last products of a score in registers, so that they are not read for every page.
-template <int kHeld>
-struct HeldQueries {
-  uint32_t parts[kHeld == 0 ? 1 : kHeld][4];
-
-  __device__ __forceinline__ explicit HeldQueries(const unsigned char* queries) {
-    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      const int k = kWidth / 16 - kHeld + i;
-      const int vector = (k % 4 * 2 + threadIdx.x % 32 / 16) ^ row % 8;
-      load_matrices(queries + k / 4 * kPanelBytes + row * 128 + vector * 16, parts[i]);
-    }
-  }
-};
-
-template <bool kBf16, int kHeld>
-__device__ __forceinline__ void start_scores(uint64_t queries, const HeldQueries<kHeld>& held,
-                                             uint64_t keys, float (&scores)[32]) {
+template <bool kBf16>
+__device__ __forceinline__ void start_scores(uint64_t queries, uint64_t keys, float (&scores)[32]) {
 #pragma unroll
   for (int k = 0; k < kWidth / 16; ++k) {
     const uint32_t at = (k / 4 * kPanelBytes + k % 4 * 32) / 16;
-    if (k < kWidth / 16 - kHeld) {
-      wgmma_shared_k16<kBf16>(scores, queries + at, keys + at, k > 0);
-    } else {
-      const uint32_t(&q)[4] = held.parts[k - (kWidth / 16 - kHeld)];
-      wgmma_k16<kBf16>(scores, q[0], q[1], q[2], q[3], keys + at);
-    }
+    wgmma_shared_k16<kBf16>(scores, queries + at, keys + at, k > 0);
   }
   wgmma_commit();
 }
@@ -288,11 +268,13 @@ __device__ __forceinline__ void store_rows(const AttentionParams& p, const Block
 template <typename Cache>
 struct Multiplier {
   using N = typename Cache::Numbers;
-  const TileRing& ring;
+  using Ring = typename Cache::Ring;
+  using RingPlace = typename Ring::RingPlace;
+  const Ring& ring;
   int group = threadIdx.x / 128;
   RingPlace at;
 
-  __device__ __forceinline__ explicit Multiplier(const TileRing& r) : ring(r) {}
+  __device__ __forceinline__ explicit Multiplier(const Ring& r) : ring(r) {}
 
   __device__ __forceinline__ void release(RingPlace tile) const {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(ring.free(tile));
@@ -338,7 +320,6 @@ struct Multiplier {
     fence_for_wgmma();
     meet<128>(kQueries + group);
     const uint64_t q = wgmma_descriptor(shared_address(queries));
-    const HeldQueries<Cache::kHeld> held(queries);
 
     float sums[128];
 #pragma unroll
@@ -351,7 +332,7 @@ struct Multiplier {
     const RingPlace first = take();
     hold_sums(scores);
     wgmma_fence();
-    start_scores<N::kBf16>(q, held, keys(first), scores);
+    start_scores<N::kBf16>(q, keys(first), scores);
     wgmma_wait<0>();
     hold_sums(scores);
     give_back(first);
@@ -362,7 +343,7 @@ struct Multiplier {
       hold_sums(sums);
       hold_weights(weights);
       wgmma_fence();
-      start_scores<N::kBf16>(q, held, keys(key_tile), scores);
+      start_scores<N::kBf16>(q, keys(key_tile), scores);
       const RingPlace value_tile = take();
       start_values<N::kBf16>(weights, values(value_tile), sums);
       wgmma_wait<1>();
@@ -404,7 +385,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                 (kGroups + 1) * kRegisters);
   extern __shared__ unsigned char raw[];
   unsigned char* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
-  const TileRing ring(shared_address(shared) + kGroups * kQueryBytes);
+  const typename Cache::Ring ring(shared_address(shared) + kGroups * kQueryBytes);
   const BlockRows rows(p);
   const int n_pages = rows.n_pages();
   if (threadIdx.x == 0) ring.init(Cache::kWriters);
@@ -423,13 +404,13 @@ template <typename Cache>
 void launch(const AttentionParams& p, cudaStream_t stream) {
   arm_mutant();
   const auto kernel = attention_prefill_sm90<Cache>;
-  cuda_check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-      "attention: dynamic shared memory");
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  kSharedBytes<Cache>),
+             "attention: dynamic shared memory");
   const CUtensorMap map =
       Cache::kCopied ? map_of_pages(p.pool, Cache::Numbers::kBf16) : CUtensorMap{};
   const dim3 blocks(p.n_kv_heads, (p.n_tokens * p.group + kRows - 1) / kRows);
-  kernel<<<blocks, kThreads, kSharedBytes, stream>>>(p, map);
+  kernel<<<blocks, kThreads, kSharedBytes<Cache>, stream>>>(p, map);
   cuda_check_launch("attention_prefill_sm90");
 }
 

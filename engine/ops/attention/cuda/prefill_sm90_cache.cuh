@@ -16,7 +16,6 @@ namespace lockstep::cuda {
 
 inline constexpr int kPanelBytes = kPage * 128;
 inline constexpr int kTileBytes = kWidth / 64 * kPanelBytes;
-inline constexpr int kRingTiles = 5;
 inline constexpr int kReaders = 8;  // warps that read tiles
 
 // Tile `index` of a block that walks over n_pages pages.
@@ -30,18 +29,21 @@ struct TileSource {
   }
 };
 
-// Where a warp is in the ring.
-struct RingPlace {
+// Where a warp is in a ring of kTiles.
+template <int kTiles>
+struct PlaceInRing {
   int tile = 0;
   uint32_t parity = 0;
 
   __device__ __forceinline__ void advance() {
-    tile = tile == kRingTiles - 1 ? 0 : tile + 1;
+    tile = tile == kTiles - 1 ? 0 : tile + 1;
     parity ^= tile == 0 ? 1u : 0u;
   }
 };
 
+template <int kRingTiles>
 struct TileRing {
+  using RingPlace = PlaceInRing<kRingTiles>;
   uint32_t tiles;
   uint32_t barriers;
 
@@ -52,6 +54,8 @@ struct TileRing {
   __device__ __forceinline__ uint32_t tile(RingPlace at) const {
     return tiles + at.tile * kTileBytes;
   }
+  // What lies behind the ring, at a multiple of 16 bytes.
+  __device__ __forceinline__ uint32_t end() const { return tiles + kBytes; }
   __device__ __forceinline__ uint32_t full(RingPlace at) const { return barriers + at.tile * 8; }
   __device__ __forceinline__ uint32_t free(RingPlace at) const {
     return barriers + (kRingTiles + at.tile) * 8;
@@ -76,16 +80,17 @@ struct TileRing {
 template <typename N>
 struct PrefillSm90Half {
   using Numbers = N;
+  using Ring = TileRing<5>;
   static constexpr bool kCopied = true;  // positions that are not there are as they were in memory
   static constexpr int kWriters = 1;
-  static constexpr int kHeld = 4;
+  static constexpr int kRawBytes = 0;
   static constexpr int kProducerRegisters = 24;
   static constexpr int kReaderRegisters = 240;
 
   __device__ __forceinline__ static void fill(const AttentionParams& p, const CUtensorMap& map,
-                                              const TileRing& ring, int n_pages, int) {
+                                              const Ring& ring, int n_pages, int) {
     if (threadIdx.x % 128 != 0) return;
-    RingPlace at;
+    typename Ring::RingPlace at;
     for (int i = 0; i < 2 * n_pages; ++i) {
       const TileSource source(i, n_pages);
       const int64_t vectors = int64_t{page_at(p, source.page)} * 2 + (source.values ? 1 : 0);
@@ -99,37 +104,50 @@ struct PrefillSm90Half {
 };
 
 // INT8 codes become code * scale rounded to binary16 on their way. A warp has one panel, whose
-// vectors have one scale each; a thread 16 codes of every eighth position.
+// vectors have one scale each; a thread 16 codes of every eighth position. Codes wait for their
+// turn in a place of the thread's own, those of even tiles and those of odd ones.
 struct PrefillSm90Int8 {
   using Numbers = Fp16Numbers;
+  using Ring = TileRing<4>;
   static constexpr bool kCopied = false;
   static constexpr int kWriters = 4;
-  static constexpr int kHeld = 0;
   static constexpr int kProducerRegisters = 56;
   static constexpr int kReaderRegisters = 224;
   static constexpr int kTurns = kPage / 8;
+  static constexpr int kTurnBytes = 128 * 16;
+  static constexpr int kRawBytes = 2 * kTurns * kTurnBytes;
 
-  const std::byte* codes;  // of this thread's first position
-  const uint16_t* scales;  // of position 8 t, t the thread's place among four of a row
+  const AttentionParams& p;
+  const Ring& ring;
+  uint32_t raw;
+  int n_pages;
+  int n_positions;
+  int row = threadIdx.x % 32 / 4;  // modulo 8, of all turns
+  Ring::RingPlace at;
 
-  __device__ __forceinline__ PrefillSm90Int8(const AttentionParams& p, TileSource source,
-                                             uint32_t page) {
+  // Asks for the codes of a tile and gets its scales: of turns t and 4 + t, t the thread's place
+  // among four of a row; the other three have the others.
+  __device__ __forceinline__ void fetch(int index, uint32_t page, uint16_t (&scales)[2]) const {
+    const TileSource source(index, n_pages);
     const int panel = threadIdx.x / 32 % 4;
-    const int row = threadIdx.x % 32 / 4;
-    codes = page_keys(p, page, blockIdx.x, kWidth) +
-            (source.values ? values_after_keys(p, kWidth) : 0) + row * kWidth + panel * 64 +
-            threadIdx.x % 4 * 16;
-    scales =
+    const std::byte* codes = page_keys(p, page, blockIdx.x, kWidth) +
+                             (source.values ? values_after_keys(p, kWidth) : 0) + row * kWidth +
+                             panel * 64 + threadIdx.x % 4 * 16;
+    const uint32_t to = raw + index % 2 * (kTurns * kTurnBytes);
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+      copy_async_16(to + i * kTurnBytes, codes + i * (8 * kWidth));
+    }
+    copy_async_commit();
+    const auto* scale =
         reinterpret_cast<const uint16_t*>(page_key_scales(p, page, blockIdx.x) +
                                           (source.values ? value_scales_after_key_scales(p) : 0)) +
         (row + threadIdx.x % 4 * 8) * 4 + panel;
+    scales[0] = scale[0];
+    scales[1] = scale[4 * 8 * 4];
   }
-  __device__ __forceinline__ void load(int turn, uint4& code) const {
-    code = *reinterpret_cast<const uint4*>(codes + turn * (8 * kWidth));
-  }
-  __device__ __forceinline__ void load_scales(uint16_t (&to)[2]) const {
-    to[0] = scales[0];
-    to[1] = scales[4 * 8 * 4];
+  __device__ __forceinline__ uint32_t page_of(int index) const {
+    return page_at(p, TileSource(min(index, 2 * n_pages - 1), n_pages).page);
   }
 
   // 16 values, 32 bytes of the tile: vectors `to` and its neighbour.
@@ -151,44 +169,52 @@ struct PrefillSm90Int8 {
                  : "memory");
   }
 
-  __device__ __forceinline__ static void fill(const AttentionParams& p, const CUtensorMap&,
-                                              const TileRing& ring, int n_pages, int n_positions) {
-    const int row = threadIdx.x % 32 / 4;
-    const uint32_t place =
-        threadIdx.x / 32 % 4 * kPanelBytes + row * 128 + (threadIdx.x % 4 * 2 ^ row) * 16;
-    uint4 codes[kTurns];
-    uint16_t scales[2];  // of turns t and 4 + t; the other three of the row have the others
-    const PrefillSm90Int8 first(p, TileSource(0, n_pages), page_at(p, 0));
+  // Tile `index`; then the one after the next is asked for.
+  __device__ __forceinline__ void bring(int index, uint16_t (&scales)[2]) {
+    const TileSource source(index, n_pages);
+    const uint32_t page_after = page_of(index + 2);
+    const bool all = !source.values || mutant(Mutant::attention_stale_values);
+    const int n_valid = all ? kPage : n_positions - source.page * kPage;
+    const uint32_t from = raw + index % 2 * (kTurns * kTurnBytes);
+    copy_async_wait<1>();
+    ring.wait_until_free(at);
+    const uint32_t to = ring.tile(at) + threadIdx.x / 32 % 4 * kPanelBytes + row * 128 +
+                        (threadIdx.x % 4 * 2 ^ row) * 16;
+    constexpr int kAtOnce = 4;
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) first.load(i, codes[i]);
-    first.load_scales(scales);
-    const int last = 2 * n_pages - 1;
-    uint32_t next_page = page_at(p, TileSource(1, n_pages).page);
-    RingPlace at;
-    for (int index = 0; index <= last; ++index) {
-      const TileSource source(index, n_pages);
-      const PrefillSm90Int8 next(p, TileSource(min(index + 1, last), n_pages), next_page);
-      next_page = page_at(p, TileSource(min(index + 2, last), n_pages).page);
-      const bool all = !source.values || mutant(Mutant::attention_stale_values);
-      const int n_valid = all ? kPage : n_positions - source.page * kPage;
-      ring.wait_until_free(at);
-      const uint32_t to = ring.tile(at) + place;
-      uint16_t next_scales[2];
-      next.load_scales(next_scales);
+    for (int first = 0; first < kTurns; first += kAtOnce) {
+      uint4 codes[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kTurns; ++i) {
-        const uint32_t scale = __shfl_sync(kAllLanes, scales[i / 4], i % 4, 4) * 0x10001u;
-        convert(codes[i], row + 8 * i < n_valid ? scale : 0u, to + i * 1024);
-        next.load(i, codes[i]);
-        __syncwarp();  // the compiler would gather the loads at the end, where they are waited for
+      for (int i = 0; i < kAtOnce; ++i) codes[i] = load_shared_16(from + (first + i) * kTurnBytes);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const uint32_t scale = __shfl_sync(kAllLanes, scales[first / 4], i, 4) * 0x10001u;
+        convert(codes[i], row + 8 * (first + i) < n_valid ? scale : 0u, to + (first + i) * 1024);
       }
-      scales[0] = next_scales[0];
-      scales[1] = next_scales[1];
-      fence_for_wgmma();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) mbarrier_arrive(ring.full(at));
-      at.advance();
     }
+    fence_for_wgmma();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(ring.full(at));
+    at.advance();
+    if (index + 2 < 2 * n_pages) {
+      fetch(index + 2, page_after, scales);
+    } else {
+      copy_async_commit();
+    }
+  }
+
+  __device__ __forceinline__ static void fill(const AttentionParams& p, const CUtensorMap&,
+                                              const Ring& ring, int n_pages, int n_positions) {
+    PrefillSm90Int8 cache{p, ring, ring.end() + threadIdx.x % 128 * 16, n_pages, n_positions};
+    uint16_t even[2];
+    uint16_t odd[2];
+    cache.fetch(0, cache.page_of(0), even);
+    cache.fetch(1, cache.page_of(1), odd);
+    for (int index = 0; index < 2 * n_pages; index += 2) {
+      cache.bring(index, even);
+      cache.bring(index + 1, odd);
+    }
+    copy_async_wait<0>();
   }
 };
 
