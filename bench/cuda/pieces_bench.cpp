@@ -128,8 +128,10 @@ void run_position_table(OpsRun& run, int n_patches) {
   const DeviceMemory sources_card = on_card(run, sources);
   const DeviceMemory table = filled(run, kPositionRows * kPositionWidth * 4);
   const Places places(run, n_patches * kPositionWidth * 2);
-  const double n = static_cast<double>(n_patches * kPositionWidth);
-  add_row(run, "weighted_embedding", "1152", n_patches, n * (4 * 4 + 2), places.n(), [&](int i) {
+  // Rows that many patches share need to be read once.
+  const int64_t read = std::min(kPositionRows, int64_t{4} * n_patches) * kPositionWidth * 4;
+  const double bytes = static_cast<double>(read + n_patches * kPositionWidth * 2);
+  add_row(run, "weighted_embedding", "1152", n_patches, bytes, places.n(), [&](int i) {
     weighted_embedding_cuda({as<float>(table), kPositionWidth, as<WeightedRows>(sources_card),
                              places.at<uint16_t>(i), n_patches},
                             run.stream);
