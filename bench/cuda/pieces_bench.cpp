@@ -8,6 +8,7 @@
 #include "engine/ops/kv_write/cuda/kv_write_cuda.h"
 #include "engine/ops/residual_add/cuda/residual_add_cuda.h"
 #include "engine/ops/rope/cuda/rope_cuda.h"
+#include "engine/ops/verify/cuda/verify_cuda.h"
 #include "engine/ops/weighted_embedding/cuda/weighted_embedding_cuda.h"
 
 namespace lockstep::bench_cuda {
@@ -109,6 +110,33 @@ void time_kv_write(OpsRun& run, int n_tokens) {
   });
 }
 
+// What a round of one sequence with n_columns - 1 drafts decides and hands on.
+void time_verify(OpsRun& run, int n_columns) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(n_columns), 7);
+  const DeviceMemory fed = on_card(run, tokens);
+  const DeviceMemory forced = on_card(run, std::vector<int32_t>(tokens.size(), -1));
+  std::vector<SampleResult> chosen(tokens.size());
+  for (SampleResult& result : chosen) result.token = 7;
+  const DeviceMemory results = on_card(run, chosen);
+  const DeviceMemory positions = on_card(run, std::vector<RopePosition>(tokens.size()));
+  const DeviceMemory out = on_card(run, std::vector<int32_t>(tokens.size() + 8));
+  auto* numbers = reinterpret_cast<int32_t*>(out.data());
+  VerifyCudaArgs args;
+  args.spans[0] = {0, n_columns};
+  args.n_spans = 1;
+  args.fed = as<int32_t>(fed);
+  args.positions = as<RopePosition>(positions);
+  args.first_positions = as<int32_t>(forced);
+  args.results = as<SampleResult>(results);
+  args.forced = as<int32_t>(forced);
+  args.ids = numbers + 8;
+  args.n_taken = numbers;
+  args.last = {nullptr, reinterpret_cast<RopePosition*>(numbers + 2), numbers + 1};
+  const double bytes = static_cast<double>(n_columns) * (3 * 4 + sizeof(RopePosition));
+  add_row(run, "verify", "one span", n_columns, bytes, 16,
+          [&](int) { verify_cuda(args, run.stream); });
+}
+
 }  // namespace
 
 void run_pieces(OpsRun& run, int n_tokens) {
@@ -116,6 +144,7 @@ void run_pieces(OpsRun& run, int n_tokens) {
   time_add(run, n_tokens);
   time_heads_in_place(run, n_tokens);
   time_kv_write(run, n_tokens);
+  if (n_tokens <= 8) time_verify(run, n_tokens);
 }
 
 void run_position_table(OpsRun& run, int n_patches) {

@@ -16,6 +16,7 @@
 #include "engine/ops/common/cuda/vision_exact.h"
 #include "engine/ops/linear/cuda/linear_exact.h"
 #include "engine/ops/sample/cuda/sample_exact.h"
+#include "engine/ops/verify/cuda/verify_exact.h"
 
 namespace lockstep {
 namespace {
@@ -46,7 +47,8 @@ std::vector<ExactOp> all_ops() {
   std::vector<ExactOp> ops = {
       {"attention", attention_exact_cases(), LOCKSTEP_CARD(attention_exact_card)},
       {"linear", linear_exact_cases(), LOCKSTEP_CARD(linear_exact_card)},
-      {"sample", sample_exact_cases(), LOCKSTEP_CARD(sample_exact_card)}};
+      {"sample", sample_exact_cases(), LOCKSTEP_CARD(sample_exact_card)},
+      {"verify", verify_exact_cases(), LOCKSTEP_CARD(verify_exact_card)}};
   for (const auto& [op, folder] : kRowsExactOps) {
     ops.push_back(op_of_group(folder, op, rows_exact_cases(op), LOCKSTEP_CARD(rows_exact_card)));
   }

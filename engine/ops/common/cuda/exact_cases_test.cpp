@@ -13,6 +13,7 @@
 #include "engine/ops/gdn_gates/gdn_gates.h"
 #include "engine/ops/layernorm/layernorm.h"
 #include "engine/ops/sample/cuda/sample_exact.h"
+#include "engine/ops/verify/cuda/verify_exact.h"
 #include "engine/ops/vision_attention/vision_attention.h"
 
 namespace lockstep {
@@ -158,6 +159,7 @@ TEST(ExactCases, SeedsChangeEveryAnswer) {
   const auto add = [&](const std::vector<ExactCase>& cases) {
     all.insert(all.end(), cases.begin(), cases.end());
   };
+  add(verify_exact_cases());
   for (const auto& [op, folder] : kRowsExactOps) add(rows_exact_cases(op));
   for (const auto& [op, folder] : kGdnExactOps) add(gdn_exact_cases(op));
   for (const auto& [op, folder] : kVisionExactOps) add(vision_exact_cases(op));

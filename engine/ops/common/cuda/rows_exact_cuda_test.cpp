@@ -6,6 +6,7 @@
 #include "engine/ops/common/cuda/exact_test_util.h"
 #include "engine/ops/common/cuda/vision_exact.h"
 #include "engine/ops/sample/cuda/sample_exact.h"
+#include "engine/ops/verify/cuda/verify_exact.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,10 @@ TEST_F(RowsExactCuda, LayerNorm) {
 
 TEST_F(RowsExactCuda, Sample) {
   EXPECT_EQ(exact_difference(sample_exact_cases(), sample_exact_card), "");
+}
+
+TEST_F(RowsExactCuda, Verify) {
+  EXPECT_EQ(exact_difference(verify_exact_cases(), verify_exact_card), "");
 }
 
 TEST_F(RowsExactCuda, VisionAttention) {
