@@ -359,6 +359,8 @@ TEST_F(Serving, CardsAreRefusedClearly) {
     const std::string text = said({flag}, 2);
     EXPECT_NE(text.find("--backend cpu uses none; leave them out"), std::string::npos) << text;
   }
+  const std::string text = said({"--transport=nccl"}, 2);
+  EXPECT_NE(text.find("--transport nccl joins two cards"), std::string::npos) << text;
 }
 
 TEST_F(Serving, WhatWasRecordedRunsAgain) {
