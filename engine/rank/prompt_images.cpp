@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
 #include "engine/rank/branches.h"
+#include "engine/rank/picture_work.h"
 #include "engine/rank/vision.h"
 
 namespace lockstep {
@@ -149,6 +150,7 @@ std::vector<const float*> PromptImages::rows(const Model& model, int64_t begin, 
 void PromptImages::compute(const Model& model, Placed& image, TapRecorder* taps) {
   const int64_t hidden = model.config.hidden_size;
   rows_.resize(static_cast<size_t>(n_rows_ * hidden));
+  const PictureWork work;
   const std::vector<float> rows = vision_forward(model, *image.patches);
   std::copy(rows.begin(), rows.end(), rows_.begin() + image.first_row * hidden);
   image.computed = true;

@@ -63,7 +63,8 @@ class Dispatcher {
   const std::deque<std::shared_ptr<Exchange>>& queued() const { return queue_; }
   std::vector<std::shared_ptr<Exchange>> in_flight() const;
   // The ranks owe it no round yet: they still read it or one before it (a long prompt takes its
-  // time), as they said a moment ago. No excuse for ever: it ends behind the time-out.
+  // time) or encode a picture, as they said a moment ago. No excuse for ever: it ends behind the
+  // time-out.
   bool is_being_read(const Exchange& exchange, Clock::time_point now) const;
   const DispatcherCounts& counts() const { return counts_; }
   uint64_t n_answer_pieces() const { return n_answer_pieces_; }  // grows while ranks answer

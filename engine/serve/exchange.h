@@ -31,7 +31,7 @@ class Exchange {
   Clock::time_point arrived;
   Clock::time_point dispatched;
   Clock::time_point first_byte;
-  Clock::time_point prepared;  // when a rank last said that it was still reading it
+  Clock::time_point prepared;  // when a rank last said why no round is due: it reads, it encodes
 
   // Each returns false when the ranks differ; `difference` then says in what.
   bool take_head(int rank, AnswerHead head);

@@ -41,6 +41,8 @@ std::optional<RankStatus> parse_rank_status(const std::string& text) {
   if (!json.is_object()) return std::nullopt;
   RankStatus status;
   status.round = unsigned_or_zero(json, "round");
+  const auto encoding = json.find("encoding");
+  status.encoding = encoding != json.end() && *encoding == true;
   const auto preparing = json.find("preparing");
   if (preparing != json.end() && preparing->is_array()) {
     for (const Json& number : *preparing) {

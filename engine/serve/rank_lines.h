@@ -25,6 +25,7 @@ struct RankStatus {
   uint64_t round = 0;
   std::vector<SlotStatus> slots;
   std::vector<uint64_t> preparing;  // numbers that have not reached the engine
+  bool encoding = false;            // a picture, in the round that runs
 };
 
 // From GET /lockstep/status; nothing when it is none.

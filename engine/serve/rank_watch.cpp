@@ -23,7 +23,9 @@ void note_phases(const RankStatus& status, const Dispatcher& dispatcher) {
       }
     }
     const auto& preparing = status.preparing;
-    if (std::find(preparing.begin(), preparing.end(), exchange->sequence) != preparing.end()) {
+    const bool is_read =
+        std::find(preparing.begin(), preparing.end(), exchange->sequence) != preparing.end();
+    if (is_read || status.encoding) {  // a picture keeps everyone's round waiting
       exchange->prepared = Clock::now();
     }
   }

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/rank/api/api_error.h"
+#include "engine/rank/picture_work.h"
 
 namespace lockstep {
 namespace {
@@ -115,6 +116,7 @@ SchedulerStatus Scheduler::status() const {
   const std::lock_guard lock(mutex_);
   SchedulerStatus status = status_;
   status.preparing.assign(preparing_.begin(), preparing_.end());
+  status.encoding = PictureWork::under_way();
   status.waiting += static_cast<int64_t>(arrivals_.n_early());
   status.seconds_since_round = seconds_since(status_round_);
   status.seconds_since_token = status_token_ ? seconds_since(*status_token_) : -1.0;

@@ -47,6 +47,7 @@ struct SchedulerStatus {
   std::vector<SlotStatus> slots;
   int64_t waiting = 0;              // requests that have no slot
   std::vector<uint64_t> preparing;  // numbers that are here but not yet handed in
+  bool encoding = false;            // a picture, in the round that runs
   CacheStatus cache;
   int64_t requests_finished = 0;
   int64_t requests_cancelled = 0;

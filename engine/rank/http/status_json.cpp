@@ -43,10 +43,10 @@ class Exposition {
 }  // namespace
 
 std::string status_json(const ServedModel& model, const SchedulerStatus& status) {
-  Json json = {{"rank", model.rank},        {"ranks", model.n_ranks},
-               {"round", status.rounds},    {"seconds_since_round", status.seconds_since_round},
-               {"waiting", status.waiting}, {"preparing", status.preparing},
-               {"slots", Json::array()}};
+  Json json = {{"rank", model.rank},          {"ranks", model.n_ranks},
+               {"round", status.rounds},      {"seconds_since_round", status.seconds_since_round},
+               {"waiting", status.waiting},   {"preparing", status.preparing},
+               {"encoding", status.encoding}, {"slots", Json::array()}};
   for (const SlotStatus& slot : status.slots) {
     json["slots"].push_back({{"sequence", slot.sequence},
                              {"phase", slot.decoding ? "decode" : "prefill"},

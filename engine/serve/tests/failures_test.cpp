@@ -161,6 +161,19 @@ TEST_F(ProxyTest, ALongPromptMayBeReadForLongerThanTheWatchdog) {
   EXPECT_TRUE(status["halts"].empty()) << status["halts"].dump();
 }
 
+// A large picture goes through the vision tower in one round, also when its client has gone.
+TEST_F(ProxyTest, APictureMayTakeLongerThanTheWatchdog) {
+  start({"--watchdog=1"});
+  HttpClient leaving = server().client();
+  leaving.send(HttpClient::request_text("POST", "/v1/completions", R"({"n":1,"encode_ms":3000})"));
+  ASSERT_TRUE(logged("\"event\":\"got\"", 2));
+  leaving.close();
+  EXPECT_TRUE(logged("\"event\":\"cancelled\"", 2));
+  EXPECT_EQ(server().ask(R"({"n":1,"encode_ms":3000})").status, 200);
+  const Json status = Json::parse(server().get("/lockstep/status"));
+  EXPECT_TRUE(status["halts"].empty()) << status["halts"].dump();
+}
+
 // But not for ever: then the request times out, and the ranks are started again.
 TEST_F(ProxyTest, ReadingThatDoesNotEndIsAFailure) {
   start({"--watchdog=0.5", "--timeout=2"});

@@ -1,7 +1,7 @@
 // A rank without an engine, for tests of the proxy: answers what the request's body scripts, and
 // dies, stalls or disagrees where the body says so.
 //
-//   {"stream": true, "n": 5, "ms": 1, "prepare_ms": 0, "prefill_ms": 0, "pad": 0,
+//   {"stream": true, "n": 5, "ms": 1, "prepare_ms": 0, "encode_ms": 0, "prefill_ms": 0, "pad": 0,
 //    "fault": {"rank": 1, "at": "start|prefill|decode",
 //              "do": "kill|stop|exit|hang|differ|overflow|race"}}
 //
@@ -41,6 +41,7 @@ struct State {
   std::map<uint64_t, std::string> phases;
   std::set<uint64_t> cancelled;
   std::set<uint64_t> preparing;
+  bool encoding = false;
 };
 
 State state;
@@ -112,6 +113,7 @@ std::string status_json() {
   Json json = {{"rank", state.rank},
                {"round", state.round.load()},
                {"preparing", state.preparing},
+               {"encoding", state.encoding},
                {"slots", Json::array()}};
   for (const auto& [sequence, phase] : state.phases) {
     json["slots"].push_back({{"sequence", sequence}, {"phase", phase}, {"tokens", 0}});
@@ -187,6 +189,18 @@ void prepare(uint64_t sequence, int ms) {
   note_preparing(false);
 }
 
+// Encodes a picture for `ms`, in one round.
+void encode(int ms) {
+  const auto set = [](bool encoding) {
+    const std::lock_guard lock(state.mutex);
+    state.encoding = encoding;
+  };
+  if (ms == 0) return;
+  set(true);
+  rest(ms);
+  set(false);
+}
+
 std::string chunk(const std::string& text) {
   return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
 }
@@ -202,6 +216,7 @@ void generate(int fd, Incoming& incoming) {
   }
   prepare(sequence, script.value("prepare_ms", 0));
   set_phase(sequence, "prefill");
+  encode(script.value("encode_ms", 0));
   bool differ = act(script, "prefill");
   for (int ms = 0; ms < script.value("prefill_ms", 0) && !is_cancelled(sequence); ++ms) {
     rest(1);

@@ -177,17 +177,19 @@ TEST(RankLines, TheLockstepFailureSaysWhyARankEnded) {
 
 TEST(RankLines, StatusOfARank) {
   const auto status =
-      parse_rank_status(R"({"round":9,"preparing":[5,"x"],)"
+      parse_rank_status(R"({"round":9,"preparing":[5,"x"],"encoding":true,)"
                         R"("slots":[{"sequence":4,"phase":"decode","tokens":17}]})");
   ASSERT_TRUE(status);
   EXPECT_EQ(status->round, 9u);
   EXPECT_EQ(status->preparing, std::vector<uint64_t>{5});
+  EXPECT_TRUE(status->encoding);
   ASSERT_EQ(status->slots.size(), 1u);
   EXPECT_EQ(status->slots[0].phase, "decode");
   EXPECT_EQ(status->slots[0].n_tokens, 17);
   EXPECT_FALSE(parse_rank_status("[]"));
   EXPECT_FALSE(parse_rank_status("{"));
   EXPECT_TRUE(parse_rank_status(R"({"slots":[3]})"));
+  EXPECT_FALSE(parse_rank_status(R"({"encoding":1})")->encoding);
 }
 
 TEST(Recorder, KeepsJobsOfRank0AndHidesThemFromTheLog) {
