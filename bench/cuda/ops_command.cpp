@@ -121,6 +121,7 @@ int bench_ops(const bench_cuda::OpsSettings& settings) {
   run.read_bytes_per_s = bench_cuda::measure_read(run);
   run.update_bytes_per_s = bench_cuda::measure_update(run);
   if (settings.wants("linear")) bench_cuda::run_linear(run);
+  if (settings.wants("linear-chain")) bench_cuda::run_linear_chain(run);
   if (settings.wants("attention")) bench_cuda::run_attention(run);
   if (settings.wants("prefill-attention")) bench_cuda::run_prefill_attention(run);
   if (settings.wants("rows")) bench_cuda::run_rows(run);
@@ -139,10 +140,10 @@ void add_ops_command(CLI::App& app, int& exit_code) {
   command->add_option("--device", settings->device, "cuda or cuda:N")->capture_default_str();
   command
       ->add_option("--ops", settings->ops,
-                   "linear, attention, prefill-attention, gdn, rows, sample, vision")
+                   "linear, linear-chain, attention, prefill-attention, gdn, rows, sample, vision")
       ->delimiter(',')
-      ->check(CLI::IsMember(
-          {"linear", "attention", "prefill-attention", "gdn", "rows", "sample", "vision"}))
+      ->check(CLI::IsMember({"linear", "linear-chain", "attention", "prefill-attention", "gdn",
+                             "rows", "sample", "vision"}))
       ->capture_default_str();
   command->add_option("--codecs", settings->codecs, "Codecs of linear, with commas")
       ->delimiter(',')

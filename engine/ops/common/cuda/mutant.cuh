@@ -31,6 +31,11 @@ enum class Mutant : int {
   tiled_factor_group = 25,         // the powers of two of the first eight columns for all
   tiled_column_place = 26,         // every tile of columns multiplies the first ones
   tiled_last_block = 27,           // the last block of K is left out
+  tiled_group_unscaled = 28,       // sums of a group of columns enter without their scale
+  tiled_group_scale = 29,          // the group scale of the row eight rows further
+  swiglu_gate_lost = 30,           // a product meets the gate of the tile before
+  skinny_matrix_border = 31,       // tiles of the second matrix of a launch are one too low
+  skinny_share = 32,               // sums of warps are added in an order that depends on the tile
   attention_mask = 12,             // a column sees the position after its own
   attention_missing_barrier = 13,  // values are weighed before all weights are there
   attention_stale_maximum = 14,    // old sums are not rescaled when the maximum grows

@@ -49,6 +49,13 @@ __device__ __forceinline__ void fence_for_wgmma() {
 #define LOCKSTEP_SUMS_32(i) LOCKSTEP_SUMS_16(i), LOCKSTEP_SUMS_16(i + 16)
 #define LOCKSTEP_SUMS_64(i) LOCKSTEP_SUMS_32(i), LOCKSTEP_SUMS_32(i + 32)
 #define LOCKSTEP_SUMS_128(i) LOCKSTEP_SUMS_64(i), LOCKSTEP_SUMS_64(i + 64)
+// The same, only written.
+#define LOCKSTEP_NEW_8(i)                                                                     \
+  "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), \
+      "=f"(d[i + 6]), "=f"(d[i + 7])
+#define LOCKSTEP_NEW_16(i) LOCKSTEP_NEW_8(i), LOCKSTEP_NEW_8(i + 8)
+#define LOCKSTEP_NEW_32(i) LOCKSTEP_NEW_16(i), LOCKSTEP_NEW_16(i + 16)
+#define LOCKSTEP_NEW_64(i) LOCKSTEP_NEW_32(i), LOCKSTEP_NEW_32(i + 32)
 #define LOCKSTEP_PLACES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LOCKSTEP_PLACES_32 \
   LOCKSTEP_PLACES_16       \
@@ -78,14 +85,29 @@ __device__ __forceinline__ void fence_for_wgmma() {
       "}, {%128, %129, %130, %131}, %132, p, 1, 1, 1;}"                        \
       : LOCKSTEP_SUMS_128(0)                                                   \
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))
-// `shape_and_types` of n_sums sums; `rest` are the places of A and of the descriptor of B.
-#define LOCKSTEP_WGMMA(n_sums, shape_and_types, rest)                               \
-  asm volatile(                                                                     \
-      "{.reg .pred p; setp.ne.b32 p, 1, 0; "                                        \
-      "wgmma.mma_async.sync.aligned." shape_and_types " {" LOCKSTEP_PLACES_##n_sums \
-      "}, " rest ", p, 1, 1, 0;}"                                                   \
-      : LOCKSTEP_SUMS_##n_sums(0)                                                   \
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))
+// `shape_and_types` of n_sums sums; `rest` are the places of A and of the descriptor of B. kind:
+// SUMS adds to D (add is 1), NEW overwrites it (0).
+#define LOCKSTEP_WGMMA(kind, add, n_sums, shape_and_types, rest)                             \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " add                                          \
+               ", 0; "                                                                       \
+               "wgmma.mma_async.sync.aligned." shape_and_types " {" LOCKSTEP_PLACES_##n_sums \
+               "}, " rest ", p, 1, 1, 0;}"                                                   \
+               : LOCKSTEP_##kind##_##n_sums(0)                                               \
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))
+#define LOCKSTEP_WGMMA_SHAPES(kind, add)                                                    \
+  if constexpr (kSums == 16 && kBf16) {                                                     \
+    LOCKSTEP_WGMMA(kind, add, 16, "m64n32k16.f32.bf16.bf16", "{%16, %17, %18, %19}, %20");  \
+  } else if constexpr (kSums == 16) {                                                       \
+    LOCKSTEP_WGMMA(kind, add, 16, "m64n32k16.f32.f16.f16", "{%16, %17, %18, %19}, %20");    \
+  } else if constexpr (kSums == 32 && kBf16) {                                              \
+    LOCKSTEP_WGMMA(kind, add, 32, "m64n64k16.f32.bf16.bf16", "{%32, %33, %34, %35}, %36");  \
+  } else if constexpr (kSums == 32) {                                                       \
+    LOCKSTEP_WGMMA(kind, add, 32, "m64n64k16.f32.f16.f16", "{%32, %33, %34, %35}, %36");    \
+  } else if constexpr (kBf16) {                                                             \
+    LOCKSTEP_WGMMA(kind, add, 64, "m64n128k16.f32.bf16.bf16", "{%64, %65, %66, %67}, %68"); \
+  } else {                                                                                  \
+    LOCKSTEP_WGMMA(kind, add, 64, "m64n128k16.f32.f16.f16", "{%64, %65, %66, %67}, %68");   \
+  }
 
 // D = A B + D, 64 x 2 kSums x 16, float32 sums, for 32, 64 and 128 columns. A: warp w of the group
 // has rows 16 w.., laid out as for mma.m16n8k16; D likewise, columns 8 j.. in d[4 j..]. B: a row of
@@ -94,19 +116,15 @@ template <bool kBf16, int kSums>
 __device__ __forceinline__ void wgmma_k16(float (&d)[kSums], uint32_t a0, uint32_t a1, uint32_t a2,
                                           uint32_t a3, uint64_t b) {
   static_assert(kSums == 16 || kSums == 32 || kSums == 64);
-  if constexpr (kSums == 16 && kBf16) {
-    LOCKSTEP_WGMMA(16, "m64n32k16.f32.bf16.bf16", "{%16, %17, %18, %19}, %20");
-  } else if constexpr (kSums == 16) {
-    LOCKSTEP_WGMMA(16, "m64n32k16.f32.f16.f16", "{%16, %17, %18, %19}, %20");
-  } else if constexpr (kSums == 32 && kBf16) {
-    LOCKSTEP_WGMMA(32, "m64n64k16.f32.bf16.bf16", "{%32, %33, %34, %35}, %36");
-  } else if constexpr (kSums == 32) {
-    LOCKSTEP_WGMMA(32, "m64n64k16.f32.f16.f16", "{%32, %33, %34, %35}, %36");
-  } else if constexpr (kBf16) {
-    LOCKSTEP_WGMMA(64, "m64n128k16.f32.bf16.bf16", "{%64, %65, %66, %67}, %68");
-  } else {
-    LOCKSTEP_WGMMA(64, "m64n128k16.f32.f16.f16", "{%64, %65, %66, %67}, %68");
-  }
+  LOCKSTEP_WGMMA_SHAPES(SUMS, "1")
+}
+
+// D = A B.
+template <bool kBf16, int kSums>
+__device__ __forceinline__ void wgmma_k16_first(float (&d)[kSums], uint32_t a0, uint32_t a1,
+                                                uint32_t a2, uint32_t a3, uint64_t b) {
+  static_assert(kSums == 16 || kSums == 32 || kSums == 64);
+  LOCKSTEP_WGMMA_SHAPES(NEW, "0")
 }
 
 // D = A B (+ D), 64 x 64 x 16, both operands in shared memory, a row of 16 values of K for each row
@@ -141,11 +159,16 @@ __device__ __forceinline__ void hold_sums(float (&d)[kSums]) {
 
 #undef LOCKSTEP_WGMMA_ROWS
 #undef LOCKSTEP_WGMMA_SHARED
+#undef LOCKSTEP_WGMMA_SHAPES
 #undef LOCKSTEP_WGMMA
 #undef LOCKSTEP_PLACES_128
 #undef LOCKSTEP_PLACES_64
 #undef LOCKSTEP_PLACES_32
 #undef LOCKSTEP_PLACES_16
+#undef LOCKSTEP_NEW_64
+#undef LOCKSTEP_NEW_32
+#undef LOCKSTEP_NEW_16
+#undef LOCKSTEP_NEW_8
 #undef LOCKSTEP_SUMS_128
 #undef LOCKSTEP_SUMS_64
 #undef LOCKSTEP_SUMS_32

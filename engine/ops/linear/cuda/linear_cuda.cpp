@@ -8,6 +8,9 @@
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/linear/cuda/launch.h"
 #include "engine/ops/linear/cuda/skinny_params.h"
+#include "engine/ops/linear/cuda/skinny_shared.h"
+#include "engine/ops/linear/cuda/tile_shape.h"
+#include "engine/ops/swiglu/cuda/swiglu_cuda.h"
 
 namespace lockstep {
 namespace {
@@ -20,41 +23,53 @@ cudaStream_t native(Stream& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
 
-cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
+cuda::StoredMatrix matrix_of(const LinearCudaArgs& args) {
   const LinearCudaPlan& plan = args.plan;
   const LinearRoute& route = *plan.route;
-  cuda::SkinnyParams p{};
-  p.codes = reinterpret_cast<const uint4*>(args.weight);
-  p.scales = args.weight + plan.scales_offset;
-  p.row_scale = reinterpret_cast<const float*>(args.weight + plan.row_scale_offset);
-  p.group_bytes = plan.prepared_bytes;
-  p.factors_offset = static_cast<int>(plan.factors_offset);
-  p.out_stride = args.out_stride;
-  p.n_rows = static_cast<int>(plan.n_rows);
-  p.n_tiles = static_cast<int>(plan.padded_rows / route.tile_rows);
-  p.n_blocks = static_cast<int>(plan.padded_cols / route.block_columns);
-  p.scale_stride = static_cast<int>(route.codec == Codec::int4 ? plan.padded_rows
-                                                               : (plan.padded_cols + 127) / 128);
-  if (route.codec == Codec::int4) {
-    const int64_t unit = route.family == KernelFamily::sm70 ? 32 : route.block_columns;
-    p.group_shift =
-        std::bit_width(static_cast<uint64_t>(std::max<int64_t>(plan.group / unit, 1))) - 1;
-  }
-  p.out_float = args.output == CudaOutput::fp32;
-  p.block_shared_bytes = static_cast<int>(plan.block_shared_bytes);
-  return p;
+  cuda::StoredMatrix matrix{};
+  matrix.codes = reinterpret_cast<const uint4*>(args.weight);
+  matrix.scales = args.weight + plan.scales_offset;
+  matrix.row_scale = reinterpret_cast<const float*>(args.weight + plan.row_scale_offset);
+  matrix.out = args.out;
+  matrix.out_stride = args.out_stride;
+  matrix.n_rows = static_cast<int>(plan.n_rows);
+  matrix.n_tiles = static_cast<int>(plan.padded_rows / route.tile_rows);
+  matrix.scale_stride = static_cast<int>(
+      route.codec == Codec::int4 ? plan.padded_rows : (plan.padded_cols + 127) / 128);
+  matrix.out_float = args.output == CudaOutput::fp32;
+  return matrix;
 }
 
-}  // namespace
+int n_blocks(const LinearCudaPlan& plan) {
+  return static_cast<int>(plan.padded_cols / plan.route->block_columns);
+}
 
-namespace {
+int group_shift(const LinearCudaPlan& plan) {
+  if (plan.route->codec != Codec::int4) return 0;
+  const int64_t unit = plan.route->family == KernelFamily::sm70 ? 32 : plan.route->block_columns;
+  return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(plan.group / unit, 1))) - 1;
+}
+
+int groups_in_block(const LinearCudaPlan& plan) {
+  if (plan.group == 0) return 0;
+  return static_cast<int>(std::max<int64_t>(plan.route->block_columns / plan.group, 1));
+}
+
+cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
+  cuda::SkinnyParams p{};
+  static_cast<cuda::StoredMatrix&>(p) = matrix_of(args);
+  p.group_bytes = args.plan.prepared_bytes;
+  p.factors_offset = static_cast<int>(args.plan.factors_offset);
+  p.n_blocks = n_blocks(args.plan);
+  p.group_shift = group_shift(args.plan);
+  return p;
+}
 
 // What linear_prepare_cuda writes for and linear_prepared_cuda reads.
 bool multiplies_in_warp_groups(const LinearCudaArgs& args) {
   const LinearRoute& route = *args.plan.route;
   if (args.pass != LinearPass::prefill || args.tiles == TileKernel::warps) return false;
   if (route.family == KernelFamily::sm70) return false;
-  if (route.codec == Codec::int4 || route.codec == Codec::fp8_block) return false;
   int device = 0;
   int major = 0;
   int minor = 0;
@@ -67,8 +82,11 @@ bool multiplies_in_warp_groups(const LinearCudaArgs& args) {
 cuda::ColumnOrder column_order(const LinearCudaArgs& args) {
   const LinearRoute& route = *args.plan.route;
   if (route.family == KernelFamily::sm70) return cuda::ColumnOrder::sm70;
-  if (multiplies_in_warp_groups(args)) return cuda::ColumnOrder::sm90;
-  return route.codec == Codec::int4 ? cuda::ColumnOrder::sm80_int4 : cuda::ColumnOrder::sm80;
+  const bool int4 = route.codec == Codec::int4;
+  if (multiplies_in_warp_groups(args)) {
+    return int4 ? cuda::ColumnOrder::sm90_int4 : cuda::ColumnOrder::sm90;
+  }
+  return int4 ? cuda::ColumnOrder::sm80_int4 : cuda::ColumnOrder::sm80;
 }
 
 }  // namespace
@@ -101,17 +119,16 @@ void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
 
 namespace {
 
-int groups_in_block(const LinearCudaPlan& plan) {
-  if (plan.group == 0) return 0;
-  return static_cast<int>(std::max<int64_t>(plan.route->block_columns / plan.group, 1));
-}
-
 void launch_prefill(const LinearCudaArgs& args, cuda::SkinnyParams p, cudaStream_t stream) {
   p.n_tokens = static_cast<int>(args.n_tokens);
   p.x = args.prepared;
   p.out = args.out;
   if (multiplies_in_warp_groups(args)) {
-    cuda::launch_tiled_sm90(args.plan.route->codec, p, stream);
+    const int shape = args.tile_shape != kTileShapeOfCard
+                          ? args.tile_shape
+                          : tile_shape_for(args.plan.route->codec, p.n_tiles, args.n_tokens,
+                                           args.n_multiprocessors);
+    cuda::launch_tiled_sm90(args.plan.route->codec, groups_in_block(args.plan), p, shape, stream);
   } else if (args.plan.route->family == KernelFamily::sm70) {
     cuda::launch_tiled_sm70(args.plan.route->codec, p, stream);
   } else {
@@ -119,25 +136,89 @@ void launch_prefill(const LinearCudaArgs& args, cuda::SkinnyParams p, cudaStream
   }
 }
 
+void* output_of_column(const LinearCudaArgs& args, int64_t column) {
+  const int64_t element = args.output == CudaOutput::fp32 ? 4 : 2;
+  return static_cast<std::byte*>(args.out) + column * args.out_stride * element;
+}
+
+void launch_decode_sm70(const LinearCudaArgs& args, cudaStream_t stream) {
+  cuda::SkinnyParams p = params_of(args);
+  for (int64_t group = 0; group < n_groups(args.n_tokens); ++group) {
+    const int64_t first = group * kSkinnyTokens;
+    p.n_tokens = static_cast<int>(std::min<int64_t>(args.n_tokens - first, kSkinnyTokens));
+    p.x = args.prepared + group * args.plan.prepared_bytes;
+    p.out = output_of_column(args, first);
+    cuda::launch_skinny_sm70(args.plan.route->codec, p, stream);
+  }
+}
+
+// Up to kSkinnyMatrices matrices in one launch for each eight columns.
+void launch_decode_sm80(std::span<const LinearCudaArgs> group, bool swiglu, cudaStream_t stream) {
+  const LinearCudaArgs& first = group.front();
+  const LinearCudaPlan& plan = first.plan;
+  cuda::SkinnyGroupParams p{};
+  p.factors_offset = static_cast<int>(plan.factors_offset);
+  p.n_blocks = n_blocks(plan);
+  p.group_shift = group_shift(plan);
+  p.block_shared_bytes = static_cast<int>(plan.block_shared_bytes);
+  for (const LinearCudaArgs& args : group) {
+    p.matrices[p.n_matrices++] = matrix_of(args);
+    p.n_tiles += p.matrices[p.n_matrices - 1].n_tiles;
+  }
+  if (swiglu) p.n_tiles = p.matrices[0].n_tiles;
+  for (int64_t i = 0; i < n_groups(first.n_tokens); ++i) {
+    const int64_t column = i * kSkinnyTokens;
+    p.n_tokens = static_cast<int>(std::min<int64_t>(first.n_tokens - column, kSkinnyTokens));
+    p.x = first.prepared + i * plan.prepared_bytes;
+    for (size_t m = 0; m < group.size(); ++m) {
+      p.matrices[m].out = output_of_column(group[m], column);
+    }
+    cuda::launch_skinny_sm80(plan.route->codec, groups_in_block(plan), p, swiglu,
+                             first.n_multiprocessors, stream);
+  }
+}
+
+bool decodes_in_groups(const LinearCudaArgs& args) {
+  return args.pass == LinearPass::decode && args.plan.route->family == KernelFamily::sm80;
+}
+
 }  // namespace
 
 void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream) {
-  const LinearCudaPlan& plan = args.plan;
-  cuda::SkinnyParams p = params_of(args);
-  if (args.pass == LinearPass::prefill) return launch_prefill(args, p, native(stream));
-  const int64_t element = args.output == CudaOutput::fp32 ? 4 : 2;
-  for (int64_t group = 0; group < n_groups(args.n_tokens); ++group) {
-    p.n_tokens =
-        static_cast<int>(std::min<int64_t>(args.n_tokens - group * kSkinnyTokens, kSkinnyTokens));
-    p.x = args.prepared + group * plan.prepared_bytes;
-    p.out = static_cast<std::byte*>(args.out) + group * kSkinnyTokens * args.out_stride * element;
-    if (plan.route->family == KernelFamily::sm70) {
-      cuda::launch_skinny_sm70(plan.route->codec, p, native(stream));
-    } else {
-      cuda::launch_skinny_sm80(plan.route->codec, groups_in_block(plan), p, args.n_multiprocessors,
-                               native(stream));
-    }
+  if (args.pass == LinearPass::prefill) {
+    launch_prefill(args, params_of(args), native(stream));
+  } else if (decodes_in_groups(args)) {
+    launch_decode_sm80({&args, 1}, false, native(stream));
+  } else {
+    launch_decode_sm70(args, native(stream));
   }
+}
+
+void linear_group_cuda(std::span<const LinearCudaArgs> args, Stream& stream) {
+  linear_prepare_cuda(args.front(), stream);
+  if (!decodes_in_groups(args.front())) {
+    for (const LinearCudaArgs& one : args) linear_prepared_cuda(one, stream);
+    return;
+  }
+  constexpr size_t kMost = cuda::kSkinnyMatrices;
+  for (size_t i = 0; i < args.size(); i += kMost) {
+    launch_decode_sm80(args.subspan(i, std::min(kMost, args.size() - i)), false, native(stream));
+  }
+}
+
+void linear_swiglu_cuda(const LinearCudaArgs& gate, const LinearCudaArgs& up, Stream& stream) {
+  const LinearCudaArgs both[] = {gate, up};
+  LOCKSTEP_CHECK(gate.plan.n_rows == up.plan.n_rows && gate.output == CudaOutput::bf16 &&
+                 up.output == CudaOutput::bf16);
+  if (decodes_in_groups(gate)) {
+    linear_prepare_cuda(gate, stream);
+    return launch_decode_sm80(both, true, native(stream));
+  }
+  linear_group_cuda(both, stream);
+  auto* out = static_cast<uint16_t*>(gate.out);
+  swiglu_cuda({out, gate.out_stride, static_cast<const uint16_t*>(up.out), up.out_stride, out,
+               gate.out_stride, gate.n_tokens, gate.plan.n_rows},
+              stream);
 }
 
 }  // namespace lockstep

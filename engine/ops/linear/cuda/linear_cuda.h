@@ -6,14 +6,16 @@
 //            sums float32 inside the matrix unit; the order over K: linear_plan_cuda.h.
 // Shapes     x [n_tokens, n_cols] with row stride, out [n_tokens, n_rows] with row stride.
 // Dtypes     x bfloat16; out bfloat16 or float32.
-// Effects    `prepared` (linear_prepared_bytes) and out[t, 0..n_rows) for every t; nothing else.
-// Oracle     linear_oracle; bound: tolerance::linear_cuda_bound.
-// Errors     launches that the driver refuses: Error (device_error). Shapes were checked by the
+// Effects    `prepared` (linear_prepared_bytes) and out[t,
+// 0..n_rows) for every t; nothing else. Oracle     linear_oracle; bound:
+// tolerance::linear_cuda_bound. Errors     launches that the driver refuses: Error (device_error).
+// Shapes were checked by the
 //            plan.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/device/device.h"
 #include "engine/ops/linear/cuda/linear_plan_cuda.h"
@@ -28,9 +30,11 @@ enum class LinearPass : uint8_t { decode, prefill };
 
 // Kernels of `prefill`: each card runs one of them, tests compare it with the other.
 enum class TileKernel : uint8_t {
-  of_card,  // warp groups (wgmma) on cards of 9.0 where the codec's sums need no scales, else warps
+  of_card,  // warp groups (wgmma) on cards of 9.0, else warps
   warps,    // mma.m16n8k16, or m8n8k4 on sm70
 };
+
+inline constexpr int kTileShapeOfCard = -1;
 
 struct LinearCudaArgs {
   const LinearCudaPlan& plan;
@@ -45,19 +49,28 @@ struct LinearCudaArgs {
   int n_multiprocessors;
   LinearPass pass = LinearPass::decode;
   TileKernel tiles = TileKernel::of_card;
+  int tile_shape = kTileShapeOfCard;  // warp groups: index into kTileShapes, for tests
 };
 
 // For all of n_tokens, whatever their number.
 int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens);
 
-// x to `prepared`; products of several matrices of one codec and width may share the result.
-void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream);
-// `prepared` to out.
-void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream);
+// Several matrices that multiply the same x: args differ in plan (codec, width and group are the
+// same), weight, out, out_stride and output alone. Decode on sm80: one launch for up to eight. The
+// bits are those of linear_cuda for each.
+void linear_group_cuda(std::span<const LinearCudaArgs> args, Stream& stream);
+
+// gate.out[t,n] = round( silu(round(gate product)) * round(up product) ), as linear_cuda of both
+// and swiglu_cuda give it to the bit; up.out is scratch. Outputs are bfloat16, and gate and up are
+// of one shape. Decode on sm80: one launch.
+void linear_swiglu_cuda(const LinearCudaArgs& gate, const LinearCudaArgs& up, Stream& stream);
 
 inline void linear_cuda(const LinearCudaArgs& args, Stream& stream) {
-  linear_prepare_cuda(args, stream);
-  linear_prepared_cuda(args, stream);
+  linear_group_cuda({&args, 1}, stream);
 }
+
+// The halves of linear_cuda, for clocks: x to `prepared`, and from there to out.
+void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream);
+void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream);
 
 }  // namespace lockstep

@@ -66,7 +66,8 @@ inline std::vector<uint16_t> random_bf16(int64_t n_tokens, int64_t n_cols, uint6
 inline std::vector<float> run(const Loaded& loaded, const std::vector<uint16_t>& x,
                               int64_t n_tokens, CudaOutput output = CudaOutput::fp32,
                               LinearPass pass = LinearPass::decode,
-                              TileKernel tiles = TileKernel::of_card) {
+                              TileKernel tiles = TileKernel::of_card,
+                              int tile_shape = kTileShapeOfCard) {
   const int64_t n_cols = loaded.plan.n_cols;
   const int64_t n_rows = loaded.plan.n_rows;
   const int64_t x_stride = n_cols + kXPadding;
@@ -81,7 +82,7 @@ inline std::vector<float> run(const Loaded& loaded, const std::vector<uint16_t>&
   const GuardedBytes out(n_tokens * out_stride * element);
   linear_cuda({loaded.plan, loaded.weight.data(), x_card.as<uint16_t>(), x_stride, prepared.data(),
                out.data(), out_stride, n_tokens, output,
-               Card::instance().device->facts().n_multiprocessors, pass, tiles},
+               Card::instance().device->facts().n_multiprocessors, pass, tiles, tile_shape},
               *Card::instance().stream);
   Card::instance().stream->synchronize();
   EXPECT_TRUE(out.walls_intact());

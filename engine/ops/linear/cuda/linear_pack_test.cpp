@@ -13,6 +13,7 @@
 #include "engine/base/float_formats.h"
 #include "engine/ops/linear/cuda/linear_words.h"
 #include "engine/ops/linear/cuda/skinny_shared.h"
+#include "engine/ops/linear/cuda/tile_shape.h"
 #include "engine/ops/linear/linear_test_matrix.h"
 
 namespace lockstep {
@@ -155,6 +156,19 @@ TEST(LinearPlan, LaunchesOfUpToEightColumnsFit) {
         EXPECT_TRUE(n_tokens > 1 || is_half_of_a_multiprocessor(bytes, kCardShared));
       }
     }
+  }
+}
+
+// Long prompts fill the card with wide tiles, short ones spread over it in narrow ones.
+TEST(TileShape, FollowsTheWork) {
+  constexpr int kCard = 132;
+  EXPECT_EQ(kTileShapes[tile_shape_for(Codec::nvfp4, 2176, 2048, kCard)].columns, 128);
+  EXPECT_EQ(kTileShapes[tile_shape_for(Codec::bf16, 2176, 2048, kCard)].columns, 128);
+  EXPECT_EQ(kTileShapes[tile_shape_for(Codec::nvfp4, 320, 64, kCard)].row_tiles, 4);
+  for (const Codec codec : kAllCodecs) {
+    const TileShape& narrow = kTileShapes[tile_shape_for(codec, 192, 16, kCard)];
+    EXPECT_EQ(narrow.row_tiles, 4) << codec_name(codec);
+    EXPECT_EQ(narrow.columns, 32) << codec_name(codec);
   }
 }
 

@@ -7,15 +7,15 @@
 //     sm70   one block 32 rows, mma.m8n8k4, four groups of eight rows side by side, activations
 //            read through the caches; eight warps split K
 //     sm80   one or two blocks a multiprocessor, groups of four warps that split K walk over tiles
-//     of 16
-//            rows, mma.m16n8k16, activations in shared memory
+//            of 16 rows, mma.m16n8k16, activations in shared memory; several matrices in one launch
 //     Warp w takes blocks of columns w, w + warps, ... in that order; the sums of the warps are
 //     added in their order.
 //   prefill  any number of columns, from 1 to the grid of prompts. Tiled kernels, no split of K:
 //     sm70   a warp has 32 rows x 32 columns (16 where sums are scaled)
 //     sm80   a block has 128 rows x 32 columns up to 32 columns, x 64 up to 64 and where sums are
 //            scaled, x 128 beyond: the width moves no bit
-//     cards of 9.0   128 rows x the same widths by warp groups for nvfp4, fp8, bf16 and f16
+//     cards of 9.0   64, 128 or 256 rows x 32, 64 or 128 columns by warp groups: a tile's shape
+//            moves no bit either
 //
 // The order of a sum over K depends on K, codec, pass and family (9.0 or not, for prefill) alone.
 // Columns never mix, so a column's bits depend on nothing beside it.
@@ -27,14 +27,13 @@
 
 #include "engine/device/device.h"
 #include "engine/model/weight_matrix.h"
+#include "engine/ops/linear/cuda/skinny_shared.h"
 
 namespace lockstep {
 
 enum class KernelFamily : uint8_t { sm70, sm80, sm90 };
 
 std::string_view family_name(KernelFamily family);
-
-inline constexpr int kSkinnyTokens = 8;  // columns of one launch
 
 struct LinearRoute {
   Codec codec;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/ops/linear/cuda/linear_cuda_test_util.h"
+#include "engine/ops/linear/cuda/tile_shape.h"
 #include "engine/ops/linear/linear_test_matrix.h"
 
 namespace lockstep {
@@ -120,6 +121,35 @@ TEST_P(LinearPrefillCuda, PartOfTheRowsHasTheBitsOfAll) {
   for (int64_t t = 0; t < 40; ++t) {
     const std::vector<float> row = rows_of(out, 400, t);
     ASSERT_EQ(rows_of(part, 256, t), std::vector<float>(row.begin(), row.begin() + 256));
+  }
+}
+
+// I3: which tile fits the card best depends on its multiprocessors; the bits do not.
+TEST_P(LinearPrefillCuda, EveryShapeOfTileHasTheSameBits) {
+  if (tiles() == TileKernel::warps) GTEST_SKIP() << "has one shape a number of columns";
+  for (const int64_t n_cols : {32, 1184}) {
+    const TestMatrix matrix(codec(), 300, n_cols, 29, 32);
+    const Loaded loaded(matrix.view(), family());
+    const std::vector<uint16_t> x = random_bf16(150, n_cols, 11);
+    const std::vector<float> out = prefill(loaded, x, 150);
+    for (int shape = 0; shape < static_cast<int>(kTileShapes.size()); ++shape) {
+      ASSERT_EQ(run(loaded, x, 150, CudaOutput::fp32, LinearPass::prefill, tiles(), shape), out)
+          << "shape " << shape;
+    }
+  }
+}
+
+TEST_P(LinearPrefillCuda, EveryWidthOfGroupHasTheSameBitsInEveryShape) {
+  if (codec() != Codec::int4 || tiles() == TileKernel::warps) GTEST_SKIP() << "has no groups";
+  for (const int64_t group : {64, 128, 256}) {
+    const TestMatrix matrix(codec(), 140, 768, 30, group);
+    const Loaded loaded(matrix.view(), family());
+    const std::vector<uint16_t> x = random_bf16(130, 768, 12);
+    const std::vector<float> out = prefill(loaded, x, 130);
+    for (int shape = 0; shape < static_cast<int>(kTileShapes.size()); ++shape) {
+      ASSERT_EQ(run(loaded, x, 130, CudaOutput::fp32, LinearPass::prefill, tiles(), shape), out)
+          << "groups of " << group << ", shape " << shape;
+    }
   }
 }
 

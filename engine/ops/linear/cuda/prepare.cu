@@ -45,11 +45,11 @@ __device__ __forceinline__ int64_t place_of(const PrepareParams& p, int token, i
   const int in_block = k % p.block_columns;
   int quarter = in_block / (p.block_columns / 4);
   int value = in_block % (p.block_columns / 4);
-  if (p.order == ColumnOrder::sm80_int4) {
+  if (p.order == ColumnOrder::sm80_int4 || p.order == ColumnOrder::sm90_int4) {
     quarter = in_block % 16 / 4;
     value = 4 * (in_block / 16) + in_block % 4;
   }
-  if (p.order == ColumnOrder::sm90) {
+  if (p.order == ColumnOrder::sm90 || p.order == ColumnOrder::sm90_int4) {
     return int64_t{token} * p.padded_cols + block * p.block_columns + value / 4 * 16 +
            value % 4 / 2 * 8 + quarter * 2 + value % 2;
   }

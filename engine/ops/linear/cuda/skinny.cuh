@@ -60,7 +60,7 @@ __device__ __forceinline__ void int4_values(uint32_t word, const Int4Zero& zero,
   v[3] = half2_fma(and_or<0x00f000f0u, 0x64006400u>(upper), 0x2c002c00u, zero.high);
 }
 
-__device__ __forceinline__ void store_output(const SkinnyParams& p, int token, int row,
+__device__ __forceinline__ void store_output(const StoredMatrix& p, int token, int row,
                                              float value) {
   const int64_t index = token * p.out_stride + row;
   if (p.out_float) {

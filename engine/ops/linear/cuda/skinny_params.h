@@ -8,24 +8,41 @@
 
 namespace lockstep::cuda {
 
-struct SkinnyParams {
+struct StoredMatrix {
   const uint4* codes;
   const void* scales;  // int4: pairs of float scale and 32-bit zero point
   const float* row_scale;
+  void* out;
+  int64_t out_stride;
+  int n_rows;
+  int n_tiles;       // of rows
+  int scale_stride;  // fp8_block: floats a row of blocks; int4: padded rows
+  bool out_float;
+};
+
+struct SkinnyParams : StoredMatrix {
   // Prepared activations, kSkinnyTokens columns each group_bytes; factors_offset into a group are
   // the powers of two that its columns were divided by. Skinny kernels see one group.
   const std::byte* x;
   int64_t group_bytes;
   int factors_offset;
-  void* out;
-  int64_t out_stride;
-  int n_rows;
-  int n_tokens;      // skinny kernels: 1..8
-  int n_tiles;       // of rows
-  int n_blocks;      // of columns
-  int scale_stride;  // fp8_block: floats a row of blocks; int4: padded rows
-  int group_shift;   // int4: log2 of the vectors (sm70) or blocks (sm80) that a group spans
-  bool out_float;
+  int n_tokens;     // skinny kernels: 1..8
+  int n_blocks;     // of columns
+  int group_shift;  // int4: log2 of the vectors (sm70) or blocks (sm80) that a group spans
+};
+
+// Matrices of one codec and width that multiply the same activations in one launch (sm80).
+inline constexpr int kSkinnyMatrices = 8;
+
+struct SkinnyGroupParams {
+  StoredMatrix matrices[kSkinnyMatrices];
+  int n_matrices;
+  const std::byte* x;  // one group of prepared activations
+  int factors_offset;
+  int n_tokens;  // 1..8
+  int n_tiles;   // of all matrices; of the first where it is multiplied with the second
+  int n_blocks;
+  int group_shift;
   int block_shared_bytes;  // most dynamic shared memory of a block
 };
 
@@ -40,7 +57,8 @@ __host__ __device__ inline const float* factors_of(const SkinnyParams& p, int gr
 //   sm80_int4  the same places hold column 16 (s / 4) + 4 t + s mod 4 with s = 8 i + e
 //   sm90       as sm80, but in the order of K of the products: position 16 m + 8 j + 2 t + e holds
 //              column t * block / 4 + 4 m + 2 j + e
-enum class ColumnOrder : int { sm70, sm80, sm80_int4, sm90 };
+//   sm90_int4  the same places hold column 16 m + 4 t + 2 j + e
+enum class ColumnOrder : int { sm70, sm80, sm80_int4, sm90, sm90_int4 };
 
 struct PrepareParams {
   const uint16_t* x;  // bfloat16

@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+inline constexpr int kSkinnyTokens = 8;  // columns of one launch
+
 // sm80: rows of activations are this much longer than their values, so that the eight lanes of a
 // phase (two rows, four chunks) meet eight different groups of banks.
 inline constexpr int kSm80RowPadding = 64;
@@ -30,7 +32,7 @@ inline constexpr Sm80Shape kSm80FullShapes[] = {{8, 3}, {6, 3}, {4, 3}, {4, 2}, 
 
 // Of int4, with the scales of its groups; n_groups in a block of 128 columns.
 constexpr int sm80_int4_stage_bytes(int n_groups) {
-  return 1024 + 512 * n_groups;
+  return 1024 + 128 * n_groups;
 }
 
 // Sums of one warp for one tile: only of pairs of columns that are there.

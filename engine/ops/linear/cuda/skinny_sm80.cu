@@ -1,12 +1,13 @@
 // Products of up to eight columns, sm_80 and up. A block stays on its multiprocessor: it reads the
 // activations once into shared memory, then its groups of four warps stream through tiles of 16
-// rows. A warp keeps kStages - 1 blocks of weights in flight, across the ends of tiles, so that the
-// memory never waits for a sum. The next kernel of the stream may start beside this one and fill
-// its own rings.
+// rows, of several matrices one after the other. A warp keeps kStages - 1 blocks of weights in
+// flight, across the ends of tiles, so that the memory never waits for a sum. The next kernel of
+// the stream may start beside this one and fill its own rings.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/early_launch.cuh"
+#include "engine/ops/common/cuda/rows.cuh"
 #include "engine/ops/linear/cuda/launch.h"
 #include "engine/ops/linear/cuda/tiles_sm80.cuh"
 
@@ -24,7 +25,7 @@ __device__ __forceinline__ void group_barrier(int group) {
 }
 
 // Rows of prepared activations to shared memory; complete after a barrier of the block.
-__device__ __forceinline__ void load_activations(const SkinnyParams& p, unsigned char* to,
+__device__ __forceinline__ void load_activations(const SkinnyGroupParams& p, unsigned char* to,
                                                  int row_bytes) {
   const int n_vectors = (row_bytes - kSm80RowPadding) / 16;
   for (int token = 0; token < p.n_tokens; ++token) {
@@ -34,24 +35,60 @@ __device__ __forceinline__ void load_activations(const SkinnyParams& p, unsigned
   }
 }
 
+// The tiles of a group of warps: every stride-th of all matrices one after the other; kSwiglu: of
+// the first, each with the same tile of the second.
+template <bool kSwiglu>
+struct Walk {
+  int tile;
+  int matrix = 0;
+  int local;  // tile of the matrix
+
+  __device__ __forceinline__ Walk(const SkinnyGroupParams& p, int first) : tile(first) {
+    local = first;
+    settle(p);
+  }
+  __device__ __forceinline__ void settle(const SkinnyGroupParams& p) {
+    if constexpr (!kSwiglu) {
+      while (matrix + 1 < p.n_matrices && local >= p.matrices[matrix].n_tiles) {
+        local -= p.matrices[matrix].n_tiles;
+        if (mutant(Mutant::skinny_matrix_border) && local > 0) --local;
+        ++matrix;
+      }
+    }
+  }
+  __device__ __forceinline__ void next(const SkinnyGroupParams& p, int stride) {
+    if constexpr (kSwiglu) {
+      matrix ^= 1;
+      if (matrix == 1) return;
+    }
+    tile += stride;
+    local += stride;
+    settle(p);
+  }
+};
+
 // The output of each tile that a thread of a group adds up.
 struct Output {
   int token;
   int row;  // in the tile
   bool inside;
   float factor;
-  float row_scale;  // of the next tile, loaded long before
+  float row_scale;    // of the next tile, loaded long before
+  float gate = 0.0f;  // of the row, where the next tile is what it gates
 
-  __device__ __forceinline__ Output(const SkinnyParams& p, int slice, int lane) {
+  __device__ __forceinline__ Output(const SkinnyGroupParams& p, int slice, int lane) {
     const int index = slice * 32 + lane;
     token = index / 16;
     row = index % 16;
     inside = token < p.n_tokens || mutant(Mutant::linear_token_tail);
     const bool scaled = token < p.n_tokens && !mutant(Mutant::linear_factor_lost);
-    factor = scaled ? factors_of(p, 0)[token] : 1.0f;
+    factor = scaled ? reinterpret_cast<const float*>(p.x + p.factors_offset)[token] : 1.0f;
   }
-  __device__ __forceinline__ void load_scale(const SkinnyParams& p, int tile) {
-    if (inside && tile < p.n_tiles) row_scale = p.row_scale[tile * 16 + row];
+  template <bool kSwiglu>
+  __device__ __forceinline__ void load_scale(const SkinnyGroupParams& p, const Walk<kSwiglu>& at) {
+    if (inside && at.tile < p.n_tiles) {
+      row_scale = p.matrices[at.matrix].row_scale[at.local * 16 + row];
+    }
   }
 };
 
@@ -91,24 +128,27 @@ __device__ __forceinline__ void multiply(const Tile& tile, uint32_t x, Sums& acc
   }
 }
 
-// Adds the sums of a group's warps in their order and stores the tile.
-template <typename Tile>
-__device__ __forceinline__ void finish_tile(const SkinnyParams& p, float* partials, int tile,
-                                            int slice, int lane, int group, const Output& output,
-                                            const Sums& acc) {
+// Adds the sums of a group's warps in their order and stores the tile. kSwiglu: rows of the first
+// matrix wait for those of the second.
+template <typename Tile, bool kSwiglu>
+__device__ __forceinline__ void finish_tile(const SkinnyGroupParams& p, const Walk<kSwiglu>& at,
+                                            float* partials, int slice, int lane, int group,
+                                            Output& output, const Sums& acc) {
   const int warp_floats = sm80_partial_floats(p.n_tokens);
   const int g = lane / 4;
   const int token0 = 2 * (lane % 4);
   if (token0 < p.n_tokens || mutant(Mutant::linear_token_tail)) {
-    float* mine = partials + slice * warp_floats + token0 * kSm80PartialStride + g;
+    const int place = mutant(Mutant::skinny_share) ? (slice + at.tile) % kSplit : slice;
+    float* mine = partials + place * warp_floats + token0 * kSm80PartialStride + g;
     mine[0] = acc[0][0] + acc[1][0];
     mine[kSm80PartialStride] = acc[0][1] + acc[1][1];
     mine[8] = acc[0][2] + acc[1][2];
     mine[kSm80PartialStride + 8] = acc[0][3] + acc[1][3];
   }
   group_barrier(group);
-  const int row = tile * 16 + output.row;
-  const bool row_inside = row < p.n_rows || mutant(Mutant::linear_row_tail);
+  const StoredMatrix& matrix = p.matrices[at.matrix];
+  const int row = at.local * 16 + output.row;
+  const bool row_inside = row < matrix.n_rows || mutant(Mutant::linear_row_tail);
   if (!output.inside || !row_inside) return;
   const float* from = partials + output.token * kSm80PartialStride + output.row;
   float sum = 0.0f;
@@ -117,43 +157,59 @@ __device__ __forceinline__ void finish_tile(const SkinnyParams& p, float* partia
     const bool backwards = mutant(Mutant::linear_order_of_one) && p.n_tokens == 1;
     sum += from[(backwards ? kSplit - 1 - w : w) * warp_floats];
   }
-  store_output(p, output.token, row, sum * (output.factor * Tile::kFactor) * output.row_scale);
+  float value = sum * (output.factor * Tile::kFactor) * output.row_scale;
+  if constexpr (kSwiglu) {
+    value = round_bf16(value);
+    if (at.matrix == 0) {
+      if (!mutant(Mutant::swiglu_gate_lost)) output.gate = silu_f32(value);
+      return;
+    }
+    value = output.gate * value;
+  }
+  store_output(p.matrices[kSwiglu ? 0 : at.matrix], output.token, row, value);
 }
 
 // What a warp copies ahead: a ring of stages over the blocks of its tiles, in the order of use.
-template <typename Tile, int kStages>
+template <typename Tile, bool kSwiglu, int kStages>
 struct Ring {
+  Walk<kSwiglu> walk;
   Source source;
   Cursor ahead;
+  int left;    // blocks of this warp in the tile, the one at `ahead` included
   int blocks;  // of this warp in a tile
   int slice;
   int tile_stride;  // to the next tile of the group
-  int record_jump;  // from the last block of a tile to the first of the next
   uint32_t begin;
   uint32_t current;
   uint32_t last;  // read in the pass before: may be filled again
 
-  __device__ __forceinline__ Ring(const SkinnyParams& p, int lane, int warp_slice, int n_blocks,
-                                  int first_tile, int stride, uint32_t at)
-      : source(p, lane),
+  __device__ __forceinline__ Ring(const SkinnyGroupParams& p, int lane, int warp_slice,
+                                  int n_blocks, int first_tile, int stride, uint32_t at)
+      : walk(p, first_tile),
         blocks((n_blocks - warp_slice + kSplit - 1) / kSplit),
         slice(warp_slice),
         tile_stride(stride),
         begin(at),
         current(at),
         last(at + (kStages - 1) * Tile::kStageBytes) {
-    ahead = {blocks == 0 ? p.n_tiles : first_tile, slice, first_tile * p.n_blocks + slice, blocks};
-    record_jump = stride * p.n_blocks - kSplit * (blocks - 1);
+    if (blocks == 0) walk.tile = p.n_tiles;
+    enter_tile(p, lane);
+  }
+  __device__ __forceinline__ void enter_tile(const SkinnyGroupParams& p, int lane) {
+    source = Source(p.matrices[walk.matrix], p.group_shift, lane);
+    ahead = {walk.local, slice, walk.local * p.n_blocks + slice};
+    left = blocks;
   }
   // One group of copies, empty beyond the end: waiting counts groups.
-  __device__ __forceinline__ void fill(const SkinnyParams& p, int lane, uint32_t stage) {
-    if (ahead.tile < p.n_tiles && !mutant(Mutant::ablate_loads)) {
-      Tile::copy(p, source, ahead, lane, stage);
-      const bool end = --ahead.left == 0;
-      ahead.record += end ? record_jump : kSplit;
-      ahead.block = end ? slice : ahead.block + kSplit;
-      ahead.tile += end ? tile_stride : 0;
-      if (end) ahead.left = blocks;
+  __device__ __forceinline__ void fill(const SkinnyGroupParams& p, int lane, uint32_t stage) {
+    if (walk.tile < p.n_tiles && !mutant(Mutant::ablate_loads)) {
+      Tile::copy(source, ahead, lane, stage);
+      ahead.record += kSplit;
+      ahead.block += kSplit;
+      if (--left == 0) {
+        walk.next(p, tile_stride);
+        enter_tile(p, lane);
+      }
     }
     copy_async_commit();
   }
@@ -165,8 +221,9 @@ struct Ring {
 };
 
 // blockDim.x / kGroupThreads groups of each block take tiles in turn.
-template <typename Tile, int kStages>
-__global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p) {
+template <typename Tile, bool kSwiglu, int kStages>
+__global__ void __launch_bounds__(kMaxThreads)
+    skinny_sm80(const __grid_constant__ SkinnyGroupParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -183,15 +240,16 @@ __global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p)
   const int first_tile = blockIdx.x + gridDim.x * group;
 
   let_next_kernel_start();
-  Ring<Tile, kStages> ring(p, lane, slice, n_blocks, first_tile, stride,
-                           shared_address(rings + warp * kStages * Tile::kStageBytes));
+  Ring<Tile, kSwiglu, kStages> ring(p, lane, slice, n_blocks, first_tile, stride,
+                                    shared_address(rings + warp * kStages * Tile::kStageBytes));
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) ring.fill(p, lane, ring.begin + s * Tile::kStageBytes);
   wait_for_earlier_kernels();
   load_activations(p, activations, row_bytes);
   copy_async_commit();
+  Walk<kSwiglu> at(p, first_tile);
   Output output(p, slice, lane);
-  output.load_scale(p, first_tile);
+  output.load_scale(p, at);
   copy_async_wait<0>();
   __syncthreads();
 
@@ -200,7 +258,7 @@ __global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p)
                      (lane % 4) * 16 + slice * (Tile::kColumns * 2);
   Sums acc = {};
   int buffer = 0;
-  for (int tile = first_tile; tile < p.n_tiles; tile += stride) {
+  while (at.tile < p.n_tiles) {
     uint32_t x_block = x;
     for (int i = ring.blocks; i > 0; --i) {
       copy_async_wait<kStages - 2>();
@@ -212,8 +270,9 @@ __global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p)
       ring.advance();
     }
     const int turn = mutant(Mutant::linear_stale_buffer) ? 0 : buffer;
-    finish_tile<Tile>(p, partials + turn * buffer_floats, tile, slice, lane, group, output, acc);
-    output.load_scale(p, tile + stride);
+    finish_tile<Tile>(p, at, partials + turn * buffer_floats, slice, lane, group, output, acc);
+    at.next(p, stride);
+    output.load_scale(p, at);
     buffer ^= 1;
     if (!mutant(Mutant::linear_accumulator_kept)) {
 #pragma unroll
@@ -222,49 +281,61 @@ __global__ void __launch_bounds__(kMaxThreads) skinny_sm80(const SkinnyParams p)
   }
 }
 
-template <typename Tile, int kStages>
-void launch_stages(const SkinnyParams& p, int groups, int n_multiprocessors, cudaStream_t stream) {
-  const auto kernel = skinny_sm80<Tile, kStages>;
+template <typename Tile, bool kSwiglu, int kStages>
+void launch_stages(const SkinnyGroupParams& p, int groups, int n_multiprocessors,
+                   cudaStream_t stream) {
+  const auto kernel = skinny_sm80<Tile, kSwiglu, kStages>;
   const auto bytes = static_cast<int>(skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens,
                                                         {groups, kStages}, Tile::kStageBytes));
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
              "linear: dynamic shared memory");
   // Which block has a tile moves no bit. Few tiles are better off with one block a multiprocessor.
+  const int n_tiles = p.n_tiles * (kSwiglu ? 2 : 1);
   const bool two = is_half_of_a_multiprocessor(bytes, p.block_shared_bytes) &&
-                   p.n_tiles >= kManyTiles * n_multiprocessors;
+                   n_tiles >= kManyTiles * n_multiprocessors;
   const int blocks = two ? 2 * n_multiprocessors : min(n_multiprocessors, p.n_tiles);
   launch_early(kernel, blocks, groups * kGroupThreads, bytes, stream, p, "linear skinny_sm80");
 }
 
-template <typename Tile>
-void launch(const SkinnyParams& p, int n_multiprocessors, cudaStream_t stream) {
+template <typename Tile, bool kSwiglu>
+void launch(const SkinnyGroupParams& p, int n_multiprocessors, cudaStream_t stream) {
   arm_mutant();
   const Sm80Shape shape = skinny_sm80_shape(p.n_blocks * Tile::kColumns, p.n_tokens,
                                             Tile::kStageBytes, p.block_shared_bytes);
-  if (shape.stages == 4) return launch_stages<Tile, 4>(p, shape.groups, n_multiprocessors, stream);
-  if (shape.stages == 3) return launch_stages<Tile, 3>(p, shape.groups, n_multiprocessors, stream);
-  launch_stages<Tile, 2>(p, shape.groups, n_multiprocessors, stream);
+  if (shape.stages == 4) {
+    return launch_stages<Tile, kSwiglu, 4>(p, shape.groups, n_multiprocessors, stream);
+  }
+  if (shape.stages == 3) {
+    return launch_stages<Tile, kSwiglu, 3>(p, shape.groups, n_multiprocessors, stream);
+  }
+  launch_stages<Tile, kSwiglu, 2>(p, shape.groups, n_multiprocessors, stream);
+}
+
+template <typename Tile>
+void launch(const SkinnyGroupParams& p, bool swiglu, int n_multiprocessors, cudaStream_t stream) {
+  if (swiglu) return launch<Tile, true>(p, n_multiprocessors, stream);
+  launch<Tile, false>(p, n_multiprocessors, stream);
 }
 
 }  // namespace
 
-void launch_skinny_sm80(Codec codec, int groups_in_block, const SkinnyParams& p,
+void launch_skinny_sm80(Codec codec, int groups_in_block, const SkinnyGroupParams& p, bool swiglu,
                         int n_multiprocessors, cudaStream_t stream) {
   switch (codec) {
     case Codec::nvfp4:
-      return launch<Nvfp4Tile>(p, n_multiprocessors, stream);
+      return launch<Nvfp4Tile>(p, swiglu, n_multiprocessors, stream);
     case Codec::fp8:
-      return launch<Fp8Tile>(p, n_multiprocessors, stream);
+      return launch<Fp8Tile>(p, swiglu, n_multiprocessors, stream);
     case Codec::fp8_block:
-      return launch<Fp8BlockTile>(p, n_multiprocessors, stream);
+      return launch<Fp8BlockTile>(p, swiglu, n_multiprocessors, stream);
     case Codec::bf16:
-      return launch<HalfTile<true>>(p, n_multiprocessors, stream);
+      return launch<HalfTile<true>>(p, swiglu, n_multiprocessors, stream);
     case Codec::f16:
-      return launch<HalfTile<false>>(p, n_multiprocessors, stream);
+      return launch<HalfTile<false>>(p, swiglu, n_multiprocessors, stream);
     case Codec::int4:
-      if (groups_in_block == 4) return launch<Int4Tile<4>>(p, n_multiprocessors, stream);
-      if (groups_in_block == 2) return launch<Int4Tile<2>>(p, n_multiprocessors, stream);
-      return launch<Int4Tile<1>>(p, n_multiprocessors, stream);
+      if (groups_in_block == 4) return launch<Int4Tile<4>>(p, swiglu, n_multiprocessors, stream);
+      if (groups_in_block == 2) return launch<Int4Tile<2>>(p, swiglu, n_multiprocessors, stream);
+      return launch<Int4Tile<1>>(p, swiglu, n_multiprocessors, stream);
     default:
       no_kernel_for(codec);
   }

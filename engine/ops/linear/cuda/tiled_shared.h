@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/ops/linear/cuda/skinny_shared.h"
+
 namespace lockstep {
 
 inline constexpr int kTiledRowTiles = 8;  // of 16 rows: a block's
@@ -10,9 +12,9 @@ inline constexpr int kTiledRows = 16 * kTiledRowTiles;
 // Two blocks a multiprocessor; every card from sm_80 on has this much for one.
 inline constexpr int kTiledSharedBytes = 99 * 1024;
 
-// Of the stages of a block on a card of 9.0: two blocks a multiprocessor, three of narrow ones.
-constexpr int tiled_hopper_bytes(int n_tokens) {
-  return n_tokens > 32 ? 112 * 1024 : 74 * 1024;
+// Of the stages of one of n_blocks blocks that share a multiprocessor of a card of 9.0.
+constexpr int tiled_hopper_bytes(int n_blocks) {
+  return (226 / n_blocks - 2) * 1024;
 }
 
 // Bytes of a row of activations: an odd multiple of 64, so that the eight lanes of a phase (two
@@ -31,11 +33,13 @@ constexpr int tiled_stages(int stage_bytes) {
 }
 
 // Finished sums on their way out, [token][row]: a stride that spreads a fragment over all banks.
-inline constexpr int kTiledOutStride = kTiledRows + 4;
+LOCKSTEP_SHARED_LAYOUT int tiled_out_stride(int n_rows) {
+  return n_rows + 4;
+}
 
 constexpr int tiled_shared_bytes(int stage_bytes, int n_tokens) {
   const int ring = tiled_stages(stage_bytes) * stage_bytes;
-  const int out = n_tokens * kTiledOutStride * 4;
+  const int out = n_tokens * tiled_out_stride(kTiledRows) * 4;
   return ring > out ? ring : out;
 }
 

@@ -52,7 +52,7 @@ struct Copier {
   uint32_t to;
 
   __device__ __forceinline__ Copier(const SkinnyParams& params, int first_tile, int first_token)
-      : p(params), source(params, threadIdx.x % 32), lane(threadIdx.x % 32) {
+      : p(params), source(params, params.group_shift, threadIdx.x % 32), lane(threadIdx.x % 32) {
     const int warp = threadIdx.x / 32;
     tile = min(first_tile + warp, p.n_tiles - 1);  // rows that are not there repeat the last ones
     codes_at = warp * Tile::kStageBytes;
@@ -65,8 +65,8 @@ struct Copier {
     to = L::kCodeBytes + in_block * L::kRowBytes + vector * 16;
   }
   __device__ __forceinline__ void fill(int block, uint32_t stage) const {
-    const Cursor at{tile, block, tile * p.n_blocks + block, 0};
-    Tile::copy(p, source, at, lane, stage + codes_at);
+    const Cursor at{tile, block, tile * p.n_blocks + block};
+    Tile::copy(source, at, lane, stage + codes_at);
     const std::byte* x = from + block * (Tile::kColumns * 2);
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
@@ -133,8 +133,8 @@ __device__ __forceinline__ void store(const SkinnyParams& p, float* out, int fir
     for (int n = 0; n < kGroups; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        out[(warp_token + 8 * n + i % 2) * kTiledOutStride + warp_row + 16 * r + i / 2 * 8] =
-            acc[r][n][i];
+        out[(warp_token + 8 * n + i % 2) * tiled_out_stride(kTiledRows) + warp_row + 16 * r +
+            i / 2 * 8] = acc[r][n][i];
       }
     }
   }

@@ -16,22 +16,26 @@ namespace lockstep::cuda {
 inline constexpr int kChunkBytes = 64;
 inline constexpr int kCodeBytes = 1024;  // of a tile and block
 
-// The block of columns of a tile that a warp copies next.
+// A block of columns of a tile.
 struct Cursor {
-  int tile;
+  int tile;  // of the matrix
   int block;
   int record;  // tile * n_blocks + block
-  int left;    // blocks of this warp in the tile, this one included
 };
 
-// Where this lane's codes and, where a block has its own, scales begin.
+// Where a matrix lies: this lane's codes, and scales.
 struct Source {
   const unsigned char* codes;
   const unsigned char* scales;
+  int scale_stride;
+  int group_shift;
 
-  __device__ __forceinline__ Source(const SkinnyParams& p, int lane)
-      : codes(reinterpret_cast<const unsigned char*>(p.codes) + lane * 16),
-        scales(static_cast<const unsigned char*>(p.scales) + lane * 4) {}
+  Source() = default;
+  __device__ __forceinline__ Source(const StoredMatrix& matrix, int shift, int lane)
+      : codes(reinterpret_cast<const unsigned char*>(matrix.codes) + lane * 16),
+        scales(static_cast<const unsigned char*>(matrix.scales)),
+        scale_stride(matrix.scale_stride),
+        group_shift(shift) {}
 };
 
 // Codes of rows g and g + 8, copied and read back. Shared addresses are those of the stage.
@@ -64,6 +68,7 @@ __device__ __forceinline__ uint32_t word_of(uint4 v, int i) {
 //   kFactor                power of two that fragments lack
 //   kScaledGroups          groups of columns whose sums are scaled; 0: fragments are complete
 //   kBf16                  fragments are bfloat16, not binary16
+//   kRun                   columns in a row of one lane: four where lanes interleave, else eight
 //   copy, read, chunk      global to shared memory, to registers, to fragments
 struct Nvfp4Tile {
   static constexpr int kColumns = 128;
@@ -72,13 +77,15 @@ struct Nvfp4Tile {
   static constexpr float kFactor = kNvfp4Factor;
   static constexpr int kScaledGroups = 0;
   static constexpr bool kBf16 = false;
+  static constexpr int kRun = 8;
   Codes codes;
   uint32_t scales;
 
-  __device__ __forceinline__ static void copy(const SkinnyParams&, const Source& source,
-                                              const Cursor& at, int lane, uint32_t stage) {
+  __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
+                                              uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
-    copy_async_4(stage + kCodeBytes + lane * 4, source.scales + int64_t{at.record} * 128);
+    copy_async_4(stage + kCodeBytes + lane * 4,
+                 source.scales + int64_t{at.record} * 128 + lane * 4);
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) {
     codes.read(stage, lane);
@@ -103,10 +110,11 @@ struct Fp8Tile {
   static constexpr float kFactor = kE4m3Factor;
   static constexpr int kScaledGroups = 0;
   static constexpr bool kBf16 = false;
+  static constexpr int kRun = 8;
   Codes codes;
 
-  __device__ __forceinline__ static void copy(const SkinnyParams&, const Source& source,
-                                              const Cursor& at, int lane, uint32_t stage) {
+  __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
+                                              uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) { codes.read(stage, lane); }
@@ -125,11 +133,11 @@ struct Fp8BlockTile : Fp8Tile {
   static constexpr int kScaledGroups = 1;
   float scale;
 
-  __device__ __forceinline__ static void copy(const SkinnyParams& p, const Source& source,
-                                              const Cursor& at, int lane, uint32_t stage) {
+  __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
+                                              uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
     copy_async_4(stage + kCodeBytes + lane * 4,
-                 static_cast<const float*>(p.scales) + at.tile / 8 * p.scale_stride + at.block / 2);
+                 source.scales + 4 * (at.tile / 8 * source.scale_stride + at.block / 2));
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) {
     codes.read(stage, lane);
@@ -146,10 +154,11 @@ struct HalfTile {
   static constexpr float kFactor = 1.0f;
   static constexpr int kScaledGroups = 0;
   static constexpr bool kBf16 = kIsBf16;
+  static constexpr int kRun = 8;
   Codes codes;
 
-  __device__ __forceinline__ static void copy(const SkinnyParams&, const Source& source,
-                                              const Cursor& at, int lane, uint32_t stage) {
+  __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
+                                              uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) { codes.read(stage, lane); }
@@ -172,29 +181,28 @@ struct Int4Tile {
   static constexpr float kFactor = 1.0f;
   static constexpr int kScaledGroups = kGroups;
   static constexpr bool kBf16 = false;
+  static constexpr int kRun = 4;
   Codes codes;
   uint2 groups[2][kGroups];  // scale, zero point
 
-  __device__ __forceinline__ static void copy(const SkinnyParams& p, const Source& source,
-                                              const Cursor& at, int lane, uint32_t stage) {
+  __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
+                                              uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int group = kGroups == 1 ? at.block >> p.group_shift : at.block * kGroups + j;
-      const uint2* from = static_cast<const uint2*>(p.scales) + int64_t{group} * p.scale_stride +
-                          at.tile * 16 + lane / 4;
-      const uint32_t to = stage + kCodeBytes + j * 512 + lane * 8;
-      copy_async_8(to, from);
-      copy_async_8(to + 256, from + 8);
-    }
+    // Sixteen scales and zero points of a group are 128 bytes: eight lanes copy them.
+    const int j = lane / 8;
+    if (j >= kGroups) return;
+    const int group = kGroups == 1 ? at.block >> source.group_shift : at.block * kGroups + j;
+    const int64_t row = int64_t{group} * source.scale_stride + at.tile * 16;
+    copy_async_16(stage + kCodeBytes + lane * 16, source.scales + 8 * row + lane % 8 * 16);
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) {
+    __syncwarp();  // scales were copied by other lanes
     codes.read(stage, lane);
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const uint32_t from = stage + kCodeBytes + j * 512 + lane * 8;
+      const uint32_t from = stage + kCodeBytes + j * 128 + lane / 4 * 8;
       groups[0][j] = load_shared_8(from);
-      groups[1][j] = load_shared_8(from + 256);
+      groups[1][j] = load_shared_8(from + 64);
     }
   }
   template <int kChunk>
