@@ -55,10 +55,12 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
       rows(*stream),
       limits(limits_of(shared, options)),
       decode_attention(plan_attention_cuda(attention_shape(shared, options), AttentionPath::decode,
-                                           family_of_card(device.facts()))),
+                                           family_of_card(device.facts()), {},
+                                           device.facts().block_shared_bytes)),
       prefill_attention(
           plan_attention_cuda(attention_shape(shared, options), AttentionPath::prefill,
-                              attention_family(AttentionPath::prefill, device.facts()))),
+                              attention_family(AttentionPath::prefill, device.facts()), {},
+                              device.facts().block_shared_bytes)),
       delta(plan_gated_delta_cuda(
           shared.weights.dims.gdn.n_k_heads, shared.weights.dims.gdn.n_v_heads,
           shared.weights.dims.gdn.k_head_dim, shared.weights.dims.gdn.v_head_dim, limits.n_columns,

@@ -30,6 +30,7 @@ cuda::AttentionParams params_of(const AttentionCudaArgs& args) {
   p.n_kv_heads = shape.n_kv_heads;
   p.group = shape.n_heads / shape.n_kv_heads;
   p.n_multiprocessors = args.n_multiprocessors;
+  p.most_block_rows = args.plan.most_block_rows;
   p.values = reinterpret_cast<float*>(args.partials);
   p.statistics = p.values + int64_t{shape.n_heads} * p.n_segments * p.n_tokens * kAttentionHeadDim;
   return p;

@@ -33,6 +33,7 @@ struct AttentionParams {
   int n_kv_heads;
   int group;  // query heads a KV head
   int n_multiprocessors;
+  int most_block_rows;  // prefill, sm80
 };
 
 void launch_decode_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "engine/base/error.h"
+#include "engine/ops/attention/cuda/attention_shared.h"
 
 namespace lockstep {
 namespace {
@@ -42,6 +43,17 @@ const AttentionRoute* find_route(KvType type, AttentionPath path, KernelFamily f
   return nullptr;
 }
 
+// Query rows of the largest launch, or of the smallest block of prefill.
+int least_rows(const AttentionShape& shape, AttentionPath path) {
+  return path == decode ? kAttentionTokens * shape.n_heads / shape.n_kv_heads : 64;
+}
+
+int64_t shared_bytes_of(const AttentionRoute& route, int n_rows) {
+  if (route.family != KernelFamily::sm80 || route.path == simple) return 0;
+  return route.path == decode ? decode_sm80_shared_bytes(route.type, n_rows)
+                              : prefill_sm80_shared_bytes(route.type, n_rows);
+}
+
 }  // namespace
 
 std::string_view attention_path_name(AttentionPath path) {
@@ -71,7 +83,8 @@ KernelFamily attention_family(AttentionPath path, const DeviceFacts& facts) {
 }
 
 AttentionCudaPlan plan_attention_cuda(const AttentionShape& shape, AttentionPath path,
-                                      KernelFamily family, const AttentionSegments& segments) {
+                                      KernelFamily family, const AttentionSegments& segments,
+                                      int64_t block_shared_bytes) {
   if (shape.head_dim != kAttentionHeadDim || shape.n_kv_heads < 1 || shape.n_heads < 1 ||
       shape.n_heads % shape.n_kv_heads != 0 || shape.n_heads / shape.n_kv_heads > kAttentionGroup) {
     fail("attention: no CUDA kernel is registered for {} heads over {} of {} values", shape.n_heads,
@@ -82,7 +95,15 @@ AttentionCudaPlan plan_attention_cuda(const AttentionShape& shape, AttentionPath
     fail("attention: no CUDA kernel is registered for {} with a {} cache on {}: store another type",
          attention_path_name(path), kv_type_name(shape.type), family_name(family));
   }
-  AttentionCudaPlan plan{route, shape, segments, 0, 0};
+  const int64_t least = shared_bytes_of(*route, least_rows(shape, path));
+  if (least > block_shared_bytes) {
+    fail(
+        "attention: {} of a {} cache needs {} bytes of shared memory a block, this card has {}: "
+        "use a card that has them (of 8.0 or 9.0, for example) or --device cpu",
+        attention_path_name(path), kv_type_name(shape.type), least, block_shared_bytes);
+  }
+  AttentionCudaPlan plan{route, shape, segments, 0, 0, 0};
+  plan.most_block_rows = shared_bytes_of(*route, 128) > block_shared_bytes ? 64 : 128;
   if (path != decode) return plan;
   LOCKSTEP_CHECK(segments.base > 0 && segments.base % kAttentionStep == 0 &&
                  segments.n_a_level > 0 && segments.n_levels > 0 && shape.max_positions > 0);

@@ -57,11 +57,16 @@ struct AttentionCudaPlan {
   AttentionSegments segments;
   int n_segments = 0;         // decode: of a launch
   int64_t partial_bytes = 0;  // decode: workspace; 0 otherwise
+  int most_block_rows = 0;    // prefill on sm80: query rows that a block has room for; moves no bit
 };
 
-// Throws Error that names what no kernel is registered for. `family` other than the card's own runs
-// where its PTX does: sm70 on newer cards, for tests.
+inline constexpr int64_t kAnyBlockShared = int64_t{1} << 40;
+
+// Throws Error that names what no kernel is registered for, or that a block of the card has less
+// shared memory (DeviceFacts::block_shared_bytes) than a launch may ask for. `family` other than
+// the card's own runs where its PTX does: sm70 on newer cards, for tests.
 AttentionCudaPlan plan_attention_cuda(const AttentionShape& shape, AttentionPath path,
-                                      KernelFamily family, const AttentionSegments& segments = {});
+                                      KernelFamily family, const AttentionSegments& segments = {},
+                                      int64_t block_shared_bytes = kAnyBlockShared);
 
 }  // namespace lockstep

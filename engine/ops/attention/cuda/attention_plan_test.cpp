@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <tuple>
 
 #include "engine/base/error.h"
@@ -63,6 +64,36 @@ TEST(AttentionRoutes, WhatIsNotRegisteredIsAnError) {
   EXPECT_THROW(plan({25, 4, 256, KvType::int8, 1024}, AttentionPath::prefill), Error);
   EXPECT_THROW(plan(with(kWhole, KvType::fp32), AttentionPath::decode), Error);
   EXPECT_THROW(plan(with(kWhole, KvType::fp32), AttentionPath::prefill), Error);
+}
+
+// 99 KB: cards of 8.6 and 8.9; 163 KB: 8.0; 227 KB: 9.0.
+TEST(AttentionRoutes, ACardWithTooLittleSharedMemoryIsRefusedAtTheStart) {
+  const auto plan = [](KvType type, AttentionPath path, int shared_kib,
+                       KernelFamily family = KernelFamily::sm80) {
+    return plan_attention_cuda(with(kWhole, type), path, family, {}, shared_kib * 1024);
+  };
+  for (const KvType type : {KvType::int8, KvType::fp16, KvType::bf16}) {
+    EXPECT_THROW(plan(type, AttentionPath::prefill, 99), Error);
+    for (const AttentionPath path : {AttentionPath::decode, AttentionPath::prefill}) {
+      EXPECT_NO_THROW(plan(type, path, 163));
+      EXPECT_NO_THROW(plan(type, path, 48, KernelFamily::sm70));
+    }
+    EXPECT_NO_THROW(plan(type, AttentionPath::simple, 48));
+  }
+  EXPECT_NO_THROW(plan(KvType::int8, AttentionPath::decode, 99));
+  EXPECT_THROW(plan(KvType::bf16, AttentionPath::decode, 99), Error);
+  try {
+    plan(KvType::int8, AttentionPath::prefill, 99);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("prefill of a int8 cache"), std::string::npos) << text;
+    EXPECT_NE(text.find("this card has 101376"), std::string::npos) << text;
+  }
+  // Codes in flight beside 128 query rows are 512 bytes too many for a card of 8.0.
+  EXPECT_EQ(plan(KvType::int8, AttentionPath::prefill, 163).most_block_rows, 64);
+  EXPECT_EQ(plan(KvType::bf16, AttentionPath::prefill, 163).most_block_rows, 128);
+  EXPECT_EQ(plan(KvType::int8, AttentionPath::prefill, 227).most_block_rows, 128);
 }
 
 TEST(AttentionRoutes, OnlyDecodeNeedsAWorkspace) {

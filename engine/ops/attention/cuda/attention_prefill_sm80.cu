@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/attention/cuda/attention_shared.h"
 #include "engine/ops/attention/cuda/prefill_sm80_cache.cuh"
 
 namespace lockstep::cuda {
@@ -336,6 +337,7 @@ int rows_of_block(const AttentionParams& p) {
   int best = 0;
   int64_t least = 0;
   for (const int rows : {128, 64}) {
+    if (rows > p.most_block_rows) continue;
     const int64_t blocks = int64_t{p.n_kv_heads} * ((p.n_tokens * p.group + rows - 1) / rows);
     const int64_t busiest = (blocks + p.n_multiprocessors - 1) / p.n_multiprocessors * rows;
     if (best == 0 || busiest < least) {
@@ -346,8 +348,10 @@ int rows_of_block(const AttentionParams& p) {
   return best;
 }
 
-template <template <int> typename Cache>
+template <template <int> typename Cache, KvType kType>
 void launch_rows(const AttentionParams& p, cudaStream_t stream) {
+  static_assert(PrefillShared<Cache<256>, 128>::kBytes == prefill_sm80_shared_bytes(kType, 128));
+  static_assert(PrefillShared<Cache<128>, 64>::kBytes == prefill_sm80_shared_bytes(kType, 64));
   if (rows_of_block(p) == 128) {
     launch<Cache<256>, 128>(p, stream);
   } else {
@@ -365,11 +369,11 @@ using PrefillFp16 = PrefillHalf<Fp16Numbers, kThreads>;
 void launch_prefill_sm80(KvType type, const AttentionParams& p, cudaStream_t stream) {
   switch (type) {
     case KvType::int8:
-      return launch_rows<PrefillInt8>(p, stream);
+      return launch_rows<PrefillInt8, KvType::int8>(p, stream);
     case KvType::bf16:
-      return launch_rows<PrefillBf16>(p, stream);
+      return launch_rows<PrefillBf16, KvType::bf16>(p, stream);
     default:
-      return launch_rows<PrefillFp16>(p, stream);
+      return launch_rows<PrefillFp16, KvType::fp16>(p, stream);
   }
 }
 
