@@ -287,7 +287,9 @@ void launch_stages(const SkinnyGroupParams& p, int groups, int n_multiprocessors
   const auto kernel = skinny_sm80<Tile, kSwiglu, kStages>;
   const auto bytes = static_cast<int>(skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens,
                                                         {groups, kStages}, Tile::kStageBytes));
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+  // The most there is: another thread may launch the kernel with other sizes.
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  p.block_shared_bytes),
              "linear: dynamic shared memory");
   // Which block has a tile moves no bit. Few tiles are better off with one block a multiprocessor.
   const int n_tiles = p.n_tiles * (kSwiglu ? 2 : 1);
