@@ -9,22 +9,11 @@
 #include <vector>
 
 #include "engine/base/float_formats.h"
+#include "engine/ops/common/cuda/card_array.h"
 #include "engine/ops/common/cuda/device_test_util.h"
 #include "engine/ops/common/op_test_util.h"
 
 namespace lockstep::op_test {
-
-inline std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
-  std::vector<uint16_t> bits;
-  for (const float value : values) bits.push_back(float_to_bf16(value));
-  return bits;
-}
-
-inline std::vector<float> floats_of(const std::vector<uint16_t>& bits) {
-  std::vector<float> values;
-  for (const uint16_t b : bits) values.push_back(bf16_to_float(b));
-  return values;
-}
 
 // Every bfloat16, NaN and infinities included.
 inline std::vector<uint16_t> every_bf16() {

@@ -21,6 +21,31 @@ std::vector<float> floats_of(const std::vector<T>& values) {
   return {values.begin(), values.end()};
 }
 
+// Two INT8 pages in reverse order, empty, and the first position of the problem.
+class CardCache {
+ public:
+  CardCache(Device& device, Stream& stream)
+      : memory_(std::vector<std::byte>(
+                    static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim))),
+                device, stream),
+        pages_({1, 0}, device, stream),
+        first_({static_cast<int32_t>(kRowsFirst)}, device, stream) {}
+  KvView view() const {
+    return {KvType::int8, kRowsKvHeads, kHeadDim, memory_.data(), pages_.data()};
+  }
+  const int32_t* first_position() const { return first_.data(); }
+  std::vector<float> values() const {
+    std::vector<float> out;
+    for (const std::byte b : memory_.values()) out.push_back(static_cast<float>(b));
+    return out;
+  }
+
+ private:
+  CardArray<std::byte> memory_;
+  CardArray<uint32_t> pages_;
+  CardArray<int32_t> first_;
+};
+
 std::vector<float> argmax_card(const RowsProblem& p, Device& device, Stream& stream) {
   const CardArray x(p.x, device, stream);
   const CardArray best(std::vector<int32_t>(static_cast<size_t>(p.n_rows)), device, stream);
@@ -53,23 +78,13 @@ std::vector<float> embedding_card(const RowsProblem& p, Device& device, Stream& 
 }
 
 std::vector<float> kv_write_card(const RowsProblem& p, Device& device, Stream& stream) {
-  const auto bytes = static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim));
-  const CardArray memory(std::vector<std::byte>(bytes), device, stream);
-  const CardArray pages(std::vector<uint32_t>{1, 0}, device, stream);
-  const CardArray first(std::vector<int32_t>{static_cast<int32_t>(kRowsFirst)}, device, stream);
+  const CardCache cache(device, stream);
   const CardArray k(bf16_of_floats(p.x), device, stream);
   const CardArray v(bf16_of_floats(p.y), device, stream);
-  kv_write_cuda({{KvType::int8, kRowsKvHeads, kHeadDim, memory.data(), pages.data()},
-                 k.data(),
-                 p.width,
-                 v.data(),
-                 p.width,
-                 first.data(),
-                 p.n_rows},
-                stream);
-  std::vector<float> out;
-  for (const std::byte b : memory.values()) out.push_back(static_cast<float>(b));
-  return out;
+  kv_write_cuda(
+      {cache.view(), k.data(), p.width, v.data(), p.width, cache.first_position(), p.n_rows},
+      stream);
+  return cache.values();
 }
 
 // Angles of the rows' positions.
@@ -92,10 +107,7 @@ std::vector<float> rope_card(const RowsProblem& p, Device& device, Stream& strea
 }
 
 std::vector<float> heads_card(const RowsProblem& p, Device& device, Stream& stream) {
-  const auto bytes = static_cast<size_t>(2 * kv_page_bytes(KvType::int8, kRowsKvHeads, kHeadDim));
-  const CardArray memory(std::vector<std::byte>(bytes), device, stream);
-  const CardArray pages(std::vector<uint32_t>{1, 0}, device, stream);
-  const CardArray first(std::vector<int32_t>{static_cast<int32_t>(kRowsFirst)}, device, stream);
+  const CardCache cache(device, stream);
   const CardArray x(bf16_of_floats(p.x), device, stream);
   const CardArray k(bf16_of_floats(rows_keys(p)), device, stream);
   const CardArray v(bf16_of_floats(rows_values(p)), device, stream);
@@ -113,8 +125,8 @@ std::vector<float> heads_card(const RowsProblem& p, Device& device, Stream& stre
   args.v = v.data();
   args.k_stride = args.v_stride = int64_t{kRowsKvHeads} * kHeadDim;
   args.k_norm = norms.data() + kHeadDim;
-  args.cache = {KvType::int8, kRowsKvHeads, kHeadDim, memory.data(), pages.data()};
-  args.first_position = first.data();
+  args.cache = cache.view();
+  args.first_position = cache.first_position();
   args.angles = angles.data();
   args.n_pairs = kRowsRotary / 2;
   args.rotate = true;
@@ -122,7 +134,8 @@ std::vector<float> heads_card(const RowsProblem& p, Device& device, Stream& stre
   args.n_tokens = p.n_rows;
   prepare_heads_cuda(args, stream);
   std::vector<float> answer = floats_of_bf16(out.values());
-  for (const std::byte b : memory.values()) answer.push_back(static_cast<float>(b));
+  const std::vector<float> stored = cache.values();
+  answer.insert(answer.end(), stored.begin(), stored.end());
   return answer;
 }
 

@@ -26,7 +26,7 @@ struct Rows {
 };
 
 std::vector<uint16_t> run(const Rows& rows) {
-  const GuardedBytes x(bf16_of(rows.x));
+  const GuardedBytes x(bf16_of_floats(rows.x));
   const GuardedBytes weight(rows.weight);
   const GuardedBytes bias(rows.bias);
   const GuardedBytes out(static_cast<int64_t>(rows.x.size()) * 2);

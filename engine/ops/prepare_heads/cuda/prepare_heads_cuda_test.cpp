@@ -59,7 +59,7 @@ TEST_F(HeadsCuda, RotationHasTheBitsOfTheCpu) {
             Rounding::bf16},
            pool_);
       const GuardedBytes angles = angles_of(positions, inv_freq);
-      const GuardedBytes x_card(bf16_of(x));
+      const GuardedBytes x_card(bf16_of_floats(x));
       rope_cuda(
           {x_card.as<uint16_t>(), kStride, angles.as<float>(), n, kHeads, kDim, rotary_dim / 2},
           card_stream());
@@ -87,7 +87,7 @@ TEST_F(HeadsCuda, VisionRotationHasTheBitsOfTheCpu) {
     const GuardedBytes angles(n * head_dim / 2 * 8);
     vision_rope_angles_cuda(positions_card.as<GridPosition>(), inv_freq_card.as<float>(), n,
                             head_dim / 2, angles.as<float>(), card_stream());
-    const GuardedBytes x_card(bf16_of(x));
+    const GuardedBytes x_card(bf16_of_floats(x));
     rope_cuda(
         {x_card.as<uint16_t>(), stride, angles.as<float>(), n, kHeads, head_dim, head_dim / 2},
         card_stream());
@@ -103,7 +103,7 @@ TEST_F(HeadsCuda, HadamardHasTheBitsOfTheCpu) {
       const std::vector<float> x = random_floats(1, n_rows * stride, 3.0f, Rounding::bf16);
       std::vector<float> want = x;
       hadamard(want.data(), stride, n_rows, width, Rounding::bf16, pool_);
-      const GuardedBytes x_card(bf16_of(x));
+      const GuardedBytes x_card(bf16_of_floats(x));
       hadamard_cuda(x_card.as<uint16_t>(), stride, n_rows, width, card_stream());
       EXPECT_TRUE(x_card.walls_intact());
       expect_same_bf16(x_card.values<uint16_t>(), want, "hadamard");
@@ -179,7 +179,7 @@ std::vector<float> cache_values(uint64_t seed, int64_t n) {
         break;
     }
   }
-  return floats_of(bf16_of(x));
+  return floats_of_bf16(bf16_of_floats(x));
 }
 
 TEST_F(HeadsCuda, CacheHasTheBytesOfTheCpu) {
@@ -193,8 +193,8 @@ TEST_F(HeadsCuda, CacheHasTheBytesOfTheCpu) {
         const std::vector<float> v = cache_values(2, n * stride);
         Pages pages(type, kHeads, head_dim, first + n);
         kv_write({pages.on_host(), k.data(), v.data(), stride, stride, first, n});
-        const GuardedBytes k_card(bf16_of(k));
-        const GuardedBytes v_card(bf16_of(v));
+        const GuardedBytes k_card(bf16_of_floats(k));
+        const GuardedBytes v_card(bf16_of_floats(v));
         const GuardedBytes first_card(std::vector<int32_t>{static_cast<int32_t>(first)});
         kv_write_cuda({pages.on_card(), k_card.as<uint16_t>(), stride, v_card.as<uint16_t>(),
                        stride, first_card.as<int32_t>(), n},
@@ -262,9 +262,9 @@ void check_fused(const Projected& p, KvType type, bool rotate, int32_t first, Pa
     const std::vector<float> k = p.prepared(p.k, p.head_dim, p.k_norm, p.n_kv_heads, rotate, pool);
     kv_write({pages.on_host(), k.data(), p.v.data(), kv_width, kv_width, first, p.n});
   }
-  const GuardedBytes qg(bf16_of(p.qg));
-  const GuardedBytes k(bf16_of(p.k));
-  const GuardedBytes v(bf16_of(p.v));
+  const GuardedBytes qg(bf16_of_floats(p.qg));
+  const GuardedBytes k(bf16_of_floats(p.k));
+  const GuardedBytes v(bf16_of_floats(p.v));
   const GuardedBytes q_norm(p.q_norm);
   const GuardedBytes k_norm(p.k_norm);
   const GuardedBytes q_out(p.n * p.n_heads * p.head_dim * 2);

@@ -42,9 +42,9 @@ struct Normed {
 // n_branches: how many of y0 and y1 are added first.
 Normed run(const Rows& rows, int n_branches, float eps = kEps) {
   const int64_t stride = rows.width + kGap;
-  const GuardedBytes x(padded_rows(bf16_of(rows.x), rows.n_rows, rows.width, stride));
-  const GuardedBytes y0(bf16_of(rows.y0));
-  const GuardedBytes y1(bf16_of(rows.y1));
+  const GuardedBytes x(padded_rows(bf16_of_floats(rows.x), rows.n_rows, rows.width, stride));
+  const GuardedBytes y0(bf16_of_floats(rows.y0));
+  const GuardedBytes y1(bf16_of_floats(rows.y1));
   const GuardedBytes weight(rows.weight);
   const GuardedBytes out(rows.n_rows * stride * 2);
   RmsNormCudaArgs args;
@@ -172,8 +172,8 @@ TEST_F(RmsNormCuda, SumsHaveTheBitsOfTheCpu) {
     const std::vector<float> b = random_floats(2, n, 5.0f, Rounding::bf16);
     std::vector<float> want(a.size());
     sum_partials(a.data(), b.data(), want.data(), n, Rounding::bf16);
-    const GuardedBytes x(bf16_of(a));
-    const GuardedBytes y(bf16_of(b));
+    const GuardedBytes x(bf16_of_floats(a));
+    const GuardedBytes y(bf16_of_floats(b));
     const GuardedBytes out(n * 2);
     sum_partials_cuda(x.as<uint16_t>(), y.as<uint16_t>(), out.as<uint16_t>(), n, card_stream());
     residual_add_cuda(x.as<uint16_t>(), y.as<uint16_t>(), n, card_stream());

@@ -25,7 +25,7 @@ std::vector<float> random_logits(uint64_t seed, int64_t n, bool coarse) {
   for (int i = 0; i < 12; ++i) {
     x[random.next_below(static_cast<uint32_t>(n))] = 10.0f + 6.0f * random.next_uniform();
   }
-  if (coarse) x = floats_of(bf16_of(x));
+  if (coarse) x = floats_of_bf16(bf16_of_floats(x));
   return x;
 }
 

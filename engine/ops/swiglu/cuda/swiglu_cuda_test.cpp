@@ -22,8 +22,8 @@ void check_swiglu(const std::vector<uint16_t>& gate, const std::vector<uint16_t>
                   int64_t n_tokens, int64_t width) {
   ThreadPool pool(1);
   const int64_t stride = width + 8;
-  const std::vector<float> gate_floats = floats_of(gate);
-  const std::vector<float> up_floats = floats_of(up);
+  const std::vector<float> gate_floats = floats_of_bf16(gate);
+  const std::vector<float> up_floats = floats_of_bf16(up);
   std::vector<float> want(gate.size());
   swiglu({gate_floats.data(), width, up_floats.data(), width, want.data(), width, n_tokens, width,
           Rounding::bf16},
@@ -40,11 +40,11 @@ void check_swiglu(const std::vector<uint16_t>& gate, const std::vector<uint16_t>
 }
 
 TEST_F(ElementwiseCuda, SwigluHasTheBitsOfTheCpu) {
-  check_swiglu(every_bf16(), bf16_of(random_floats(1, 65536, 8.0f)), 16, 4096);
+  check_swiglu(every_bf16(), bf16_of_floats(random_floats(1, 65536, 8.0f)), 16, 4096);
   for (const int64_t width : {8, 1016, 1024, 1032, 8704}) {
     for (const int64_t n_tokens : {1, 3}) {
-      check_swiglu(bf16_of(random_floats(2, n_tokens * width, 10.0f)),
-                   bf16_of(random_floats(3, n_tokens * width, 4.0f)), n_tokens, width);
+      check_swiglu(bf16_of_floats(random_floats(2, n_tokens * width, 10.0f)),
+                   bf16_of_floats(random_floats(3, n_tokens * width, 4.0f)), n_tokens, width);
     }
   }
 }
@@ -57,7 +57,7 @@ TEST_F(ElementwiseCuda, GeluHasTheBitsOfTheCpu) {
       // Ordinary values first, so that short arrays hold some.
       std::rotate(bits.begin(), bits.begin() + 0x3e00, bits.end());
       bits.resize(n);
-      std::vector<float> want = floats_of(bits);
+      std::vector<float> want = floats_of_bf16(bits);
       gelu(want.data(), static_cast<int64_t>(n), kind, Rounding::bf16, pool);
       const GuardedBytes x(bits);
       gelu_cuda(x.as<uint16_t>(), static_cast<int64_t>(n), kind, card_stream());
@@ -93,7 +93,7 @@ TEST_F(ElementwiseCuda, BiasAndWhatFollowsHaveTheBitsOfTheCpu) {
       const std::vector<float> base = random_floats(3, kRows * width, 4.0f, Rounding::bf16);
       const GuardedBytes x_card(x);
       const GuardedBytes bias_card(bias);
-      const GuardedBytes out = after == AfterBias::residual ? GuardedBytes(bf16_of(base))
+      const GuardedBytes out = after == AfterBias::residual ? GuardedBytes(bf16_of_floats(base))
                                                             : GuardedBytes(kRows * width * 2);
       bias_add_cuda(
           {x_card.as<float>(), bias_card.as<float>(), out.as<uint16_t>(), kRows, width, after},

@@ -23,7 +23,7 @@ struct Patches {
       for (int64_t i = 0; i < kHeads * dim; ++i)
         qkv[static_cast<size_t>(t * stride + i)] *= scale_of_q;
     }
-    qkv = floats_of(bf16_of(qkv));
+    qkv = floats_of_bf16(bf16_of_floats(qkv));
   }
   const float* part(int64_t token, int which, int head) const {
     return qkv.data() + token * stride + (int64_t{which} * kHeads + head) * head_dim;
@@ -35,7 +35,7 @@ struct Patches {
 };
 
 std::vector<uint16_t> run(const Patches& p, float scale, KernelFamily family) {
-  const GuardedBytes qkv(bf16_of(p.qkv));
+  const GuardedBytes qkv(bf16_of_floats(p.qkv));
   const int64_t width = int64_t{kHeads} * p.head_dim;
   const GuardedBytes out(p.n * width * 2);
   const auto* q = qkv.as<uint16_t>();
