@@ -170,6 +170,8 @@ TEST(Planted, OtherBans) {
 TEST(Planted, PathOfOneMachine) {
   EXPECT_EQ(run(check_bans, {{"ci/a.sh", "#!/bin/sh\ncd /home/someone/x\n"}}),
             "ci/a.sh:2: '/home/': no path of one machine\n");
+  EXPECT_EQ(run(check_bans, {{"ci/receipts/a.json", "{\"path\": \"/home/someone/x\"}\n"}}),
+            "ci/receipts/a.json:1: '/home/': no path of one machine\n");
   EXPECT_EQ(run(check_bans, {{"ci/a.sh", "cd ./work/ && cd build/home/x\n"}}), "");
 }
 

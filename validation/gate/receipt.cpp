@@ -54,6 +54,26 @@ std::string cpu_name() {
   return "";
 }
 
+// Of each absolute path in a command its last part: a receipt is kept in a repository, where no
+// folder of one machine belongs, and digests say what was read.
+std::string without_folders(const std::string& command) {
+  std::istringstream words(command);
+  std::string out, word;
+  while (std::getline(words, word, ' ')) {
+    // Without a path: 0, where no slash is.
+    const size_t path = word.starts_with('/') ? 0 : word.find("=/") + 1;
+    if (path + 1 < word.size() && word[path] == '/') {
+      word.erase(path, word.find_last_of('/', word.size() - 2) + 1 - path);
+    }
+    out += (out.empty() ? "" : " ") + word;
+  }
+  return out;
+}
+
+Json input_json(const fs::path& path, const std::string& digest) {
+  return {{"path", without_folders(path.string())}, {"digest", digest}};
+}
+
 Json steps_json(const GateReport& report) {
   Json steps = Json::array();
   for (const GateStep& step : report.steps) {
@@ -61,7 +81,7 @@ Json steps_json(const GateReport& report) {
                      {"title", step.title},
                      {"verdict", verdict_name(step.verdict)},
                      {"detail", step.detail},
-                     {"repro", step.repro},
+                     {"repro", without_folders(step.repro)},
                      {"required", step.required},
                      {"proven", step.proven},
                      {"ops", step.ops},
@@ -131,7 +151,7 @@ std::string make_receipt(const GateReport& report, const ReceiptFacts& facts) {
   Json receipt = {
       {"format", kReceiptFormat},
       {"format_version", kReceiptVersion},
-      {"command", facts.command},
+      {"command", without_folders(facts.command)},
       {"policy", options.policy.name},
       {"complete", report.complete},
       {"verdict", verdict_name(report.verdict)},
@@ -142,8 +162,8 @@ std::string make_receipt(const GateReport& report, const ReceiptFacts& facts) {
         {"compiler", __VERSION__},
         {"flags", kBuildFlags},
         {"programs_digest", programs_digest()}}},
-      {"model", {{"path", options.model.string()}, {"digest", folder_digest(options.model)}}},
-      {"oracle", {{"path", options.oracle.string()}, {"digest", oracle_digest(options.oracle)}}},
+      {"model", input_json(options.model, folder_digest(options.model))},
+      {"oracle", input_json(options.oracle, oracle_digest(options.oracle))},
       {"fault", options.fault},
       {"sources", sources_json(options)},
       {"steps", steps_json(report)},

@@ -60,6 +60,17 @@ TEST_F(Receipt, HoldsWhatTheFormatPromises) {
   }
 }
 
+TEST_F(Receipt, NamesNoFolderOfTheMachine) {
+  facts_.command = "lockstep gate --model /a/b/model --out=/a/c/ --oracle golden/oracle/public -v";
+  report_.steps[0].repro = "lockstep gate --model /a/b/model --only i1";
+  const Json json = Json::parse(make_receipt(report_, facts_));
+  EXPECT_EQ(json["command"],
+            "lockstep gate --model model --out=c/ --oracle golden/oracle/public -v");
+  EXPECT_EQ(json["steps"][0]["repro"], "lockstep gate --model model --only i1");
+  EXPECT_EQ(json["model"]["path"], dir_.path().filename().string());
+  EXPECT_EQ(json["oracle"]["path"], "oracle");
+}
+
 TEST_F(Receipt, VerifiesItself) {
   EXPECT_EQ(error(make_receipt(report_, facts_)), "no error");
 }
