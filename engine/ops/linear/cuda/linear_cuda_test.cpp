@@ -10,6 +10,7 @@
 
 #include "engine/base/float_formats.h"
 #include "engine/base/philox.h"
+#include "engine/ops/common/cuda/family_test_util.h"
 #include "engine/ops/linear/cuda/linear_cuda_test_util.h"
 #include "engine/ops/linear/linear_test_matrix.h"
 
@@ -20,13 +21,7 @@ using namespace linear_test;
 
 class LinearCuda : public testing::TestWithParam<LinearRoute> {
  protected:
-  void SetUp() override {
-    LOCKSTEP_NEEDS_CARD();
-    const std::vector<KernelFamily> families = Card::instance().families();
-    if (std::find(families.begin(), families.end(), GetParam().family) == families.end()) {
-      GTEST_SKIP() << "this card does not run " << family_name(GetParam().family);
-    }
-  }
+  void SetUp() override { LOCKSTEP_NEEDS_FAMILY(GetParam().family); }
   Codec codec() const { return GetParam().codec; }
   KernelFamily family() const { return GetParam().family; }
 };

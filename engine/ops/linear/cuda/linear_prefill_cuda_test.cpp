@@ -2,11 +2,11 @@
 // stands beside it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "engine/ops/common/cuda/family_test_util.h"
 #include "engine/ops/linear/cuda/linear_cuda_test_util.h"
 #include "engine/ops/linear/cuda/tile_shape.h"
 #include "engine/ops/linear/linear_test_matrix.h"
@@ -33,13 +33,7 @@ std::vector<PrefillRoute> prefill_routes() {
 
 class LinearPrefillCuda : public testing::TestWithParam<PrefillRoute> {
  protected:
-  void SetUp() override {
-    LOCKSTEP_NEEDS_CARD();
-    const std::vector<KernelFamily> families = Card::instance().families();
-    if (std::find(families.begin(), families.end(), GetParam().route.family) == families.end()) {
-      GTEST_SKIP() << "this card does not run " << family_name(GetParam().route.family);
-    }
-  }
+  void SetUp() override { LOCKSTEP_NEEDS_FAMILY(GetParam().route.family); }
   Codec codec() const { return GetParam().route.codec; }
   KernelFamily family() const { return GetParam().route.family; }
   TileKernel tiles() const { return GetParam().tiles; }

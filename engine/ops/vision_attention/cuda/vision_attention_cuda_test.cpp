@@ -2,6 +2,7 @@
 #include "engine/ops/vision_attention/cuda/vision_attention_cuda.h"
 
 #include "engine/base/math.h"
+#include "engine/ops/common/cuda/family_test_util.h"
 #include "engine/ops/common/cuda/row_test_util.h"
 #include "engine/ops/common/tolerance.h"
 
@@ -95,13 +96,7 @@ std::vector<Bound> row_bounds(const Patches& p, int64_t token, int head, float s
 
 class VisionAttentionCuda : public testing::TestWithParam<KernelFamily> {
  protected:
-  void SetUp() override {
-    LOCKSTEP_NEEDS_CARD();
-    const std::vector<KernelFamily> families = Card::instance().families();
-    if (std::find(families.begin(), families.end(), GetParam()) == families.end()) {
-      GTEST_SKIP() << "this card does not run " << family_name(GetParam());
-    }
-  }
+  void SetUp() override { LOCKSTEP_NEEDS_FAMILY(GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, VisionAttentionCuda,
