@@ -1,7 +1,6 @@
 #include "bench/cpu/engine_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -15,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-constexpr std::chrono::minutes kEngineDeadline{30};
 
 std::vector<std::string> engine_command(const CpuBenchSettings& settings, const EngineSetup& setup,
                                         int64_t max_context) {
@@ -111,19 +108,19 @@ EngineTiming parse_timing(const std::string& line) {
   return timing;
 }
 
-std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs) {
-  const TempDir folder;
-  const fs::path job_file = folder.path() / "jobs.jsonl";
+std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs,
+                                       const fs::path& folder, std::chrono::minutes deadline) {
+  const fs::path job_file = folder / "jobs.jsonl";
   write_file_atomically(job_file, jobs);
   argv.push_back("--jobs=" + job_file.string());
-  argv.push_back("--out=" + (folder.path() / "out").string());
-  const ProcessResult result = run_process(argv, kEngineDeadline);
-  if (result.timed_out) fail("{}: did not end within {} min", argv[0], kEngineDeadline.count());
+  argv.push_back("--out=" + (folder / "out").string());
+  const ProcessResult result = run_process(argv, deadline);
+  if (result.timed_out) fail("{}: did not end within {} min", argv[0], deadline.count());
   if (result.exit_code != 0) {
     fail("{} ended with exit code {}: {}", argv[0], result.exit_code,
          reason_of(result.stderr_text));
   }
-  std::istringstream lines(read_text_file(folder.path() / "out" / "results.jsonl"));
+  std::istringstream lines(read_text_file(folder / "out" / "results.jsonl"));
   std::vector<EngineTiming> timings;
   for (std::string line; std::getline(lines, line);) timings.push_back(parse_timing(line));
   return timings;
@@ -136,9 +133,10 @@ void run_engine_bench(const CpuBenchSettings& settings, const EngineSetup& setup
   LOCKSTEP_CHECK(pool.n_threads() == setup.n_ranks * setup.n_threads);
   int64_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max<int64_t>(longest, std::ssize(prompt.ids));
+  const TempDir folder;
   const std::vector<EngineTiming> timings =
       start_engine(engine_command(settings, setup, longest + settings.n_decode_tokens + 64),
-                   engine_jobs(prompts, settings.n_decode_tokens));
+                   engine_jobs(prompts, settings.n_decode_tokens), folder.path());
   if (timings.size() != prompts.size() + 1) {
     fail("the engine answered {} jobs of {}", timings.size(), prompts.size() + 1);
   }

@@ -1,6 +1,9 @@
 // The engine end to end, through lockstep-generate: prefill and decode of prompts of the oracle.
 #pragma once
 
+#include <chrono>
+#include <filesystem>
+
 #include "bench/cpu/results.h"
 #include "bench/cpu/roof_table.h"
 #include "bench/cpu/settings.h"
@@ -44,9 +47,11 @@ struct EngineTiming {
 // One line of results.jsonl. Throws Error that names a missing field.
 EngineTiming parse_timing(const std::string& line);
 
-// One start of lockstep-generate, `argv` without its files: a timing for each job. Throws Error
-// with the engine's words.
-std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs);
+// One start of lockstep-generate, `argv` without its files, which go to FOLDER/jobs.jsonl and
+// FOLDER/out: a timing for each job. Throws Error with the engine's words.
+std::vector<EngineTiming> start_engine(std::vector<std::string> argv, const std::string& jobs,
+                                       const std::filesystem::path& folder,
+                                       std::chrono::minutes deadline = std::chrono::minutes(30));
 
 // One start of the engine: books every prompt against the roofs of n_ranks * n_threads threads.
 void run_engine_bench(const CpuBenchSettings& settings, const EngineSetup& setup,

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "bench/commands.h"
 #include "bench/cpu/engine_bench.h"
@@ -21,7 +20,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::chrono::minutes kEngineDeadline{20};
@@ -88,26 +86,18 @@ struct EngineRun {
   Json op_times = Json::array();
 };
 
-EngineRun start_engine(const RoundSettings& settings, int n_drafts) {
+EngineRun run_engine(const RoundSettings& settings, int n_drafts) {
   const TempDir folder;
-  const fs::path jobs = folder.path() / "jobs.jsonl";
-  const fs::path out = folder.path() / "out";
-  write_file_atomically(jobs, jobs_text(settings));
-  std::vector<std::string> argv = engine_command(settings, n_drafts);
-  argv.push_back("--jobs=" + jobs.string());
-  argv.push_back("--out=" + out.string());
-  const ProcessResult result = run_process(argv, kEngineDeadline);
-  if (result.timed_out) fail("{}: did not end within {} min", argv[0], kEngineDeadline.count());
-  if (result.exit_code != 0) {
-    fail("{} ended with exit code {}: {}", argv[0], result.exit_code, result.stderr_text);
-  }
   EngineRun run;
-  std::istringstream lines(read_text_file(out / "results.jsonl"));
-  for (std::string line; std::getline(lines, line);) run.timings.push_back(parse_timing(line));
+  run.timings = start_engine(engine_command(settings, n_drafts), jobs_text(settings), folder.path(),
+                             kEngineDeadline);
   if (run.timings.size() != 2 * settings.contexts.size()) {
-    fail("{}: {} results for {} jobs", argv[0], run.timings.size(), 2 * settings.contexts.size());
+    fail("lockstep-generate: {} results for {} jobs", run.timings.size(),
+         2 * settings.contexts.size());
   }
-  if (settings.time_ops) run.op_times = Json::parse(read_text_file(out / "op-times.json"));
+  if (settings.time_ops) {
+    run.op_times = Json::parse(read_text_file(folder.path() / "out" / "op-times.json"));
+  }
   return run;
 }
 
@@ -179,7 +169,7 @@ int bench_round(const RoundSettings& settings) {
   std::vector<RoundRow> rows;
   Json op_times = Json::object();
   for (const int n_drafts : settings.drafts) {
-    const EngineRun run = start_engine(settings, n_drafts);
+    const EngineRun run = run_engine(settings, n_drafts);
     for (size_t i = 0; i < settings.contexts.size(); ++i) {
       const EngineTiming& timing = run.timings[2 * i + 1];
       rows.push_back({n_drafts, settings.contexts[i], timing.n_rounds,

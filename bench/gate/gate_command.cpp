@@ -11,6 +11,7 @@
 #include "engine/base/golden_folder.h"
 #include "engine/base/progress.h"
 #include "engine/base/table.h"
+#include "engine/base/temp_dir.h"
 
 namespace lockstep {
 namespace {
@@ -73,7 +74,9 @@ PaceProcess engine_process(const GateSettings& settings, Progress& progress) {
   return [=, &progress](bool candidate) {
     std::vector<double> seconds;
     try {
-      seconds = seconds_of(start_engine(engine_argv(settings, candidate, max_context), jobs));
+      const TempDir folder;
+      seconds = seconds_of(
+          start_engine(engine_argv(settings, candidate, max_context), jobs, folder.path()));
     } catch (const Error& error) {
       throw Error(error.what(), ExitCode::could_not_judge);  // a broken build is not a slow one
     }

@@ -8,6 +8,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
 #include "engine/base/fault.h"
+#include "engine/base/seconds_since.h"
 #include "engine/ops/argmax/argmax.h"
 #include "engine/ops/gated_delta/gated_delta.h"
 #include "engine/rank/memory_plan.h"
@@ -20,10 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Timing is reported, never acted upon.
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 int64_t live_tokens(const ModelConfig& config, const EngineOptions& options) {
   return options.n_live_tokens > 0 ? std::min<int64_t>(options.n_live_tokens, config.vocab_size)
                                    : config.vocab_size;

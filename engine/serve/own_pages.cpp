@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/seconds_since.h"
 #include "engine/serve/page_files.h"
 #include "engine/serve/secrets.h"
 
@@ -22,10 +23,6 @@ RankReply json_reply(unsigned status, const Json& json) {
   reply.head = {status, {{"content-type", "application/json"}, {"cache-control", "no-store"}}};
   reply.body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   return reply;
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 Task<RankReply> page_file(const PageFile* file) {

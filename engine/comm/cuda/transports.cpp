@@ -3,14 +3,16 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/comm/by_size.h"
 #include "engine/comm/cuda/card_mailbox.h"
 #include "engine/comm/cuda/nccl.h"
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/device/cuda/cuda_graph.h"
 
 namespace lockstep {
 namespace {
@@ -50,11 +52,6 @@ class Events {
   cudaEvent_t end = nullptr;
 };
 
-double median_us(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 }  // namespace
 
 double time_all_reduce(DeviceCommunicator& transport, Device& device, Stream& stream,
@@ -69,28 +66,20 @@ double time_all_reduce(DeviceCommunicator& transport, Device& device, Stream& st
   };
   run();
   transport.synchronize(stream);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t replay = nullptr;
-  if (transport.capturable()) {
-    cuda_check(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), "capture");
-    run();
-    cuda_check(cudaStreamEndCapture(native, &graph), "capture of a transport");
-    cuda_check(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
-  }
+  std::optional<CudaGraph> replay;
+  if (transport.capturable()) replay.emplace(native, run);
   const Events events;
   std::vector<double> times;
   for (int i = 0; i < kReplays + 1; ++i) {
     cuda_check(cudaEventRecord(events.start, native), "cudaEventRecord");
-    replay != nullptr ? cuda_check(cudaGraphLaunch(replay, native), "cudaGraphLaunch") : run();
+    replay ? replay->launch(native) : run();
     cuda_check(cudaEventRecord(events.end, native), "cudaEventRecord");
     transport.synchronize(stream);
     float milliseconds = 0.0f;
     cuda_check(cudaEventElapsedTime(&milliseconds, events.start, events.end), "transport's race");
     if (i > 0) times.push_back(milliseconds * 1e3 / kInGraph);
   }
-  if (replay != nullptr) cudaGraphExecDestroy(replay);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  return median_us(times);
+  return median(times);
 }
 
 std::vector<TransportCandidate> card_transports(Communicator& host, Device& device) {

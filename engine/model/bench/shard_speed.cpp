@@ -11,6 +11,7 @@
 #include "engine/base/cli.h"
 #include "engine/base/error.h"
 #include "engine/base/median.h"
+#include "engine/base/seconds_since.h"
 #include "engine/model/checkpoint_writer.h"
 #include "engine/model/output_file.h"
 #include "engine/model/shard_writer.h"
@@ -21,10 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The same pieces, flush and rename as the shard writer, without cutting and digests.
 double copy_seconds(const Checkpoint& source, const fs::path& dir) {

@@ -72,7 +72,7 @@ CardRounds::Shape& CardRounds::shape_of(const Batch& batch, int n_segments, int 
         shapes_.begin(), shapes_.end(),
         [](const auto& a, const auto& b) { return a.second->last_run < b.second->last_run; }));
   }
-  return *shapes_[key];
+  return *shape;  // the newest: still there
 }
 
 template <typename Enqueue>

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/seconds_since.h"
 #include "engine/rank/api/api_error.h"
 #include "engine/rank/picture_work.h"
 
@@ -14,10 +15,6 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 CacheStatus cache_status(const RankEngine& engine) {
   std::set<uint32_t> held;
