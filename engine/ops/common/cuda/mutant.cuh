@@ -36,6 +36,14 @@ enum class Mutant : int {
   swiglu_gate_lost = 30,           // a product meets the gate of the tile before
   skinny_matrix_border = 31,       // tiles of the second matrix of a launch are one too low
   skinny_share = 32,               // sums of warps are added in an order that depends on the tile
+  verify_unseen = 33,              // every draft stays, whatever was chosen
+  verify_draft_column = 34,        // a draft is compared with the token of its own column
+  verify_forced = 35,              // a forced token counts for nothing
+  verify_stale_ids = 36,           // ids of columns that do not stay are left as they were
+  verify_place = 37,               // drafts start one position too late
+  take_first_row = 38,             // the row of a span's first column, whatever stays
+  offer_row = 39,                  // a draft is offered by its row, not by that row's token
+  draft_tie = 41,                  // the later rank wins a tie
   attention_mask = 12,             // a column sees the position after its own
   attention_missing_barrier = 13,  // values are weighed before all weights are there
   attention_stale_maximum = 14,    // old sums are not rescaled when the maximum grows
@@ -77,6 +85,7 @@ enum class Mutant : int {
   chunk_tail = 70,                 // rows beyond a short chunk are written
   chunk_missing_barrier = 71,      // V' overwrites the right side while others read it
   chunk_decay_to_end = 72,         // keys enter the state without their decay
+  draft_past_end = 73,             // drafts go on beyond the last position
   norm_branch_unrounded = 75,      // the sum of two partial sums is not rounded
   norm_sum_unrounded = 76,         // the residual sum is normalised before it is rounded
   norm_eps = 77,                   // the norm leaves epsilon out
