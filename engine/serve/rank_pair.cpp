@@ -122,6 +122,7 @@ void RankPair::take_stdout(int rank, const std::string& line) {
   log_rank_line(rank, line);  // with the digests of what it serves
   const std::optional<uint16_t> port = listening_port(line);
   if (!port) return;
+  entry.last_lines.clear();  // what it planned explains no end
   entry.port = port;
   entry.listening_line = line;
   changed_.notify();

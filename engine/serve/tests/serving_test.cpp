@@ -135,6 +135,10 @@ TEST_P(RankHit, ReachesNoClientAndEndsSoon) {
     EXPECT_FALSE(Json::parse(read_text_file(entry.path()))["rounds"].empty());
   }
   EXPECT_EQ(n_records, 1) << "the other rank leaves its last rounds";
+  if (GetParam().signal == SIGKILL) {
+    const Json halt = Json::parse(server().get("/lockstep/status"))["halts"][0];
+    EXPECT_EQ(halt["reason"], "rank 1 was killed by signal 9");
+  }
   const HttpAnswer broken = running->receive();
   if (broken.status == 200) {
     EXPECT_TRUE(Json::parse(broken.events().back()).contains("error")) << broken.events().back();
