@@ -1,22 +1,15 @@
 // lockstep bench proxy: what the proxy costs. The same request in turn to a rank with --tp 1 and
 // through a proxy in front of another such rank, in one run, so that both meet the same neighbours.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/commands.h"
 #include "bench/timer.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
-#include "engine/base/mapped_file.h"
-#include "engine/base/process.h"
+#include "engine/base/listening_process.h"
 #include "engine/base/table.h"
-#include "engine/base/temp_dir.h"
 #include "engine/serve/http_client.h"
 
 namespace lockstep {
@@ -32,40 +25,12 @@ struct ProxyBenchSettings {
   bool json = false;
 };
 
-// A server that listens on a free port, which it prints.
-class Server {
- public:
-  Server(const std::string& name, std::vector<std::string> argv) {
-    const std::string out = folder_.path() / "stdout";
-    const std::string err = folder_.path() / "stderr";
-    const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (out_fd < 0 || err_fd < 0) fail("cannot write to {}", folder_.path().string());
-    argv.insert(argv.begin(), sibling_program(name).string());
-    argv.insert(argv.end(), {"--tp=1", "--port=0"});
-    process_ = std::make_unique<ChildProcess>(argv, std::map<std::string, std::string>(),
-                                              ChildProcess::Outputs{out_fd, err_fd});
-    ::close(out_fd);
-    ::close(err_fd);
-    const Clock::time_point deadline = Clock::now() + std::chrono::minutes(10);
-    while (port_ == 0) {
-      const std::string said = read_text_file(out);
-      const size_t end = said.find('\n');
-      if (end != std::string::npos) port_ = Json::parse(said.substr(0, end))["port"];
-      if (!process_->running() || Clock::now() > deadline) {
-        fail_with(ExitCode::could_not_judge, "{} does not come up: {}", name, read_text_file(err));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
-
-  uint16_t port() const { return port_; }
-
- private:
-  TempDir folder_;
-  std::unique_ptr<ChildProcess> process_;
-  uint16_t port_ = 0;
-};
+// With one rank, listening.
+ListeningProcess start(const std::string& name, std::vector<std::string> argv) {
+  argv.insert(argv.begin(), sibling_program(name).string());
+  argv.insert(argv.end(), {"--tp=1", "--port=0"});
+  return ListeningProcess(argv, "\"event\":\"listening\"");
+}
 
 struct Sample {
   double first_ms = 0.0;      // until the first token
@@ -76,7 +41,7 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-Sample measure(const Server& server, int seed, int n_tokens) {
+Sample measure(const ListeningProcess& server, int seed, int n_tokens) {
   const Json body = {{"prompt", "def fibonacci(n):"},
                      {"stream", true},
                      {"seed", seed},
@@ -100,8 +65,8 @@ Sample measure(const Server& server, int seed, int n_tokens) {
 int bench_proxy(const ProxyBenchSettings& settings) {
   const std::string model =
       settings.model.empty() ? (golden_folder() / "tiny-qwen3_5").string() : settings.model;
-  const Server direct("lockstep-rank", {"serve", "--model=" + model});
-  const Server proxied("lockstep-serve", {"--model=" + model});
+  const ListeningProcess direct = start("lockstep-rank", {"serve", "--model=" + model});
+  const ListeningProcess proxied = start("lockstep-serve", {"--model=" + model});
   std::vector<double> first_direct, first_proxied, added_ms, first_ratio, rate_ratio, rate_direct,
       rate_proxied;
   for (int i = -2; i < settings.n_pairs; ++i) {

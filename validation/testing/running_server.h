@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/process.h"
-#include "engine/base/temp_dir.h"
+#include "engine/base/listening_process.h"
 
 namespace lockstep::testing {
 
@@ -17,12 +16,11 @@ class RunningServer {
   RunningServer(const std::string& programs, const std::string& golden,
                 const std::vector<std::string>& flags);
 
-  std::string url() const { return url_; }
+  std::string url() const;
 
  private:
-  TempDir folder_;
-  std::unique_ptr<ChildProcess> process_;
-  std::string url_;
+  TempDir halts_;
+  std::unique_ptr<ListeningProcess> server_;
 };
 
 }  // namespace lockstep::testing

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/process.h"
-#include "engine/base/temp_dir.h"
+#include "engine/base/listening_process.h"
 #include "engine/serve/http_client.h"
 
 namespace lockstep::serve {
@@ -32,26 +31,25 @@ class ServerUnderTest {
   ServerUnderTest(const std::string& program, std::vector<std::string> flags, bool wait = true);
   ~ServerUnderTest();
 
-  uint16_t port() const { return port_; }
-  HttpClient client() const { return HttpClient("127.0.0.1", port_); }
+  uint16_t port() const { return server_->port(); }
+  HttpClient client() const { return HttpClient("127.0.0.1", port()); }
   HttpAnswer ask(const std::string& body, const std::string& target = "/v1/completions") const;
   std::string get(const std::string& target) const;  // the body
 
-  std::string log() const;  // stderr so far
+  std::string log() const { return server_->log(); }  // stderr so far
   std::vector<std::string> log_lines(const std::string& with) const;
   int rank_pid(int rank) const;  // of the last start
   // What AddressSanitizer, ThreadSanitizer or their like said of the proxy or of a rank.
   std::vector<std::string> sanitizer_reports() const;
-  int pid() const { return process_->pid(); }
-  bool running() const { return process_->running(); }
-  void signal(int signal) const { process_->send_signal(signal); }
-  int wait_for_exit() const { return process_->wait(); }
+  int pid() const { return server_->process().pid(); }
+  bool running() const { return server_->process().running(); }
+  void signal(int signal) const { server_->process().send_signal(signal); }
+  int wait_for_exit() const { return server_->process().wait(); }
   std::string halt_dir() const { return (folder_.path() / "halts").string(); }
 
  private:
   TempDir folder_;
-  std::unique_ptr<ChildProcess> process_;
-  uint16_t port_ = 0;
+  std::unique_ptr<ListeningProcess> server_;
 };
 
 }  // namespace lockstep::serve
