@@ -12,12 +12,15 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 build=$root/build-sm70
-# Sources for every card whose kernels run in decode rounds.
-decode_rows=(argmax/cuda/argmax causal_conv/cuda/causal_conv_decode embedding/cuda/embedding
-  gated_delta/cuda/gated_delta_decode gated_rmsnorm/cuda/gated_rmsnorm gdn_gates/cuda/gdn_gates
-  hadamard/cuda/hadamard kv_write/cuda/kv_write prepare_heads/cuda/prepare_heads
-  residual_add/cuda/residual_add rmsnorm/cuda/rmsnorm rope/cuda/rope sample/cuda/choose
-  sample/cuda/draw sample/cuda/scan swiglu/cuda/swiglu verify/cuda/verify)
+# Sources for every card whose kernels the engine runs, under engine/.
+shared=(comm/cuda/exchange_kernel ops/argmax/cuda/argmax ops/attention/cuda/merge
+  ops/causal_conv/cuda/causal_conv_decode ops/causal_conv/cuda/causal_conv_prefill
+  ops/embedding/cuda/embedding ops/gated_delta/cuda/chunk_prepare ops/gated_delta/cuda/chunk_scan
+  ops/gated_delta/cuda/gated_delta_decode ops/gated_rmsnorm/cuda/gated_rmsnorm
+  ops/gdn_gates/cuda/gdn_gates ops/hadamard/cuda/hadamard ops/kv_write/cuda/kv_write
+  ops/linear/cuda/prepare ops/prepare_heads/cuda/prepare_heads ops/residual_add/cuda/residual_add
+  ops/rmsnorm/cuda/rmsnorm ops/rope/cuda/rope ops/sample/cuda/choose ops/sample/cuda/draw
+  ops/sample/cuda/scan ops/swiglu/cuda/swiglu ops/verify/cuda/verify)
 
 # Compiles the sm_70 kernels and prints what cuobjdump says about them. Words after the first are
 # flags of nvcc.
@@ -29,7 +32,7 @@ dump_kernels() {
   local objects=()
   mkdir -p "$build/sass"
   local sources=("$root"/engine/ops/*/cuda/*_sm70.cu)
-  for source in "${decode_rows[@]}"; do sources+=("$root/engine/ops/$source.cu"); done
+  for source in "${shared[@]}"; do sources+=("$root/engine/$source.cu"); done
   for source in "${sources[@]}"; do
     object=$build/sass/$(basename "$source" .cu).cubin
     "$nvcc" -ccbin g++ -std=c++20 -O3 --fmad=false -arch=sm_70 -I"$root" "$@" \
