@@ -222,6 +222,7 @@ std::vector<std::string> EngineOptions::command() const {
   if (!shards.empty()) add("--shards", shards.string());
   if (slots) add("--slots", std::to_string(*slots));
   if (threads) add("--threads", std::to_string(*threads));
+  if (!kernels.empty()) add("--kernels", kernels);
   if (!devices.empty()) add("--devices", devices);
   if (share_device) words.push_back("--share-device");
   if (!cpu_target.empty()) add("--cpu-target", cpu_target);

@@ -27,6 +27,7 @@ struct EngineOptions {
   std::filesystem::path shards;  // empty: the engine shards on the fly
   std::optional<int> slots;      // requests that run together
   std::optional<int> threads;    // of each rank
+  std::string kernels;           // of an older family of cards; empty: the card's
   std::string devices;           // cards; empty: the engine's choice
   bool share_device = false;     // both ranks may run on one card
   std::string cpu_target;        // empty: the engine's choice

@@ -17,9 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What decides results comes from the log; how they are computed (ranks, slots, k, threads) from
-// flags.
+// What decides results comes from the log; how they are computed (ranks, slots, k, threads, which
+// card) from flags.
 void take_over(const RequestLog& log, RunFlags& run) {
+  if (!log.backend.empty()) run.backend = log.backend;
+  if (!log.kernels.empty()) run.kernels = log.kernels;
   run.precision = log.precision;
   run.kv = log.kv;
   run.prefill_grid = log.prefill_grid;

@@ -56,6 +56,18 @@ TEST_F(Replay, OtherRanksSlotsAndDraftsGiveTheSameDigests) {
   }
 }
 
+// Bits of a card are not those of the CPU. No machine has this card; only the CPU says that it
+// takes none.
+TEST_F(Replay, TheBackendIsTheLogs) {
+  const std::vector<std::string> flags = {"--devices=999"};
+  const std::string cpu = "--backend cpu uses none";
+  EXPECT_NE(replay(flags).stderr_text.find(cpu), std::string::npos);
+  edit_log(R"("backend":"cpu")", R"("backend":"cuda")");
+  const ProcessResult result = replay(flags);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.stderr_text.find(cpu), std::string::npos) << result.stderr_text;
+}
+
 TEST_F(Replay, AnotherRequestIsADifference) {
   edit_log("class Page", "class Pack");
   const ProcessResult result = replay({"--tp", "1"});

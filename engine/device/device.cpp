@@ -34,8 +34,11 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 namespace {
 
+constexpr std::string_view kAsSm70 = "@sm70";
+
 // The N of "cuda" (0) and "cuda:N"; -1 for anything else.
 int cuda_index(std::string_view name) {
+  if (name.ends_with(kAsSm70)) name.remove_suffix(kAsSm70.size());
   constexpr std::string_view kPrefix = "cuda";
   if (name == kPrefix) return 0;
   if (!name.starts_with("cuda:")) return -1;
@@ -51,10 +54,10 @@ std::unique_ptr<Device> open_device(std::string_view name) {
   if (name == "cpu") return open_cpu_device();
   const int index = cuda_index(name);
   if (index < 0) {
-    fail_with(ExitCode::usage, "unknown device '{}': say cpu, cuda or cuda:N", name);
+    fail_with(ExitCode::usage, "unknown device '{}': say cpu, cuda, cuda:N or cuda:N@sm70", name);
   }
 #ifdef LOCKSTEP_CUDA
-  return open_cuda_device(index);
+  return open_cuda_device(index, name.ends_with(kAsSm70));
 #else
   fail("device '{}': this build has no CUDA backend: configure with -DLOCKSTEP_CUDA=ON", name);
 #endif

@@ -79,8 +79,8 @@ class Device {
   virtual void release(std::byte* data) noexcept = 0;
 };
 
-// "cpu", "cuda" (the first card) or "cuda:N". Throws Error when this build or this machine lacks
-// it.
+// "cpu", "cuda" (the first card) or "cuda:N". With "@sm70" behind it a newer card says that it is
+// an sm_70 and gets the kernels of one. Throws Error when this build or this machine lacks it.
 std::unique_ptr<Device> open_device(std::string_view name);
 
 // How many cards open_device can open; 0 in a build without CUDA and on a machine without a driver.

@@ -64,9 +64,11 @@ const RunFlags& prepared(const RunFlags& flags) {
   }
 #endif
   select_cpu_target(flags.cpu_target);
-  if (flags.backend == "cpu" && (!flags.devices.empty() || flags.share_device)) {
+  const bool names_card = !flags.devices.empty() || flags.share_device || flags.kernels != "auto";
+  if (flags.backend == "cpu" && names_card) {
     fail_with(ExitCode::usage,
-              "--devices and --share-device choose cards: --backend cpu uses none; leave them out");
+              "--devices, --share-device and --kernels are about cards: --backend cpu uses none; "
+              "leave them out");
   }
   if (flags.transport != "auto" && (flags.backend == "cpu" || flags.n_ranks == 1)) {
     fail_with(ExitCode::usage,
@@ -97,7 +99,8 @@ std::unique_ptr<Device> open_card(const RunFlags& flags, [[maybe_unused]] int ra
     fail_with(ExitCode::device_error,
               "--backend cuda: this machine shows no card (see nvidia-smi); use --backend cpu");
   }
-  return open_device(fmt::format("cuda:{}", cards_of_ranks(flags)[static_cast<size_t>(rank)]));
+  return open_device(fmt::format("cuda:{}{}", cards_of_ranks(flags)[static_cast<size_t>(rank)],
+                                 flags.kernels == "sm70" ? "@sm70" : ""));
 #else
   fail("--backend cuda: this program has no CUDA backend; use --backend cpu");
 #endif
@@ -205,6 +208,7 @@ RankFacts LoadedRank::facts(std::vector<std::pair<std::string, std::string>> mor
                  {"--precision", flags.precision},
                  {"--backend", flags.backend},
                  {"--transport", flags.transport},
+                 {"--kernels", flags.kernels},
                  {"--kv", flags.kv},
                  {"--slots", std::to_string(flags.n_slots)},
                  {"--mtp", std::to_string(flags.n_drafts)},

@@ -78,6 +78,7 @@ std::string model_fingerprint(const std::string& model) {
 std::string request_log_header(const RunFlags& flags) {
   Json header = {
       {"version", kRequestLogVersion},      {"model", model_fingerprint(flags.model_dir)},
+      {"backend", flags.backend},           {"kernels", flags.kernels},
       {"precision", flags.precision},       {"kv", flags.kv},
       {"prefill_grid", flags.prefill_grid}, {"ignore_eos", flags.ignore_eos}};
   if (flags.max_tokens) header["max_tokens"] = *flags.max_tokens;
@@ -117,6 +118,8 @@ RequestLog read_request_log(const fs::path& path) {
   }
   RequestLog log;
   log.model_digest = string_member(header, "model", where);
+  if (header.contains("backend")) log.backend = string_member(header, "backend", where);
+  if (header.contains("kernels")) log.kernels = string_member(header, "kernels", where);
   log.precision = string_member(header, "precision", where);
   log.kv = string_member(header, "kv", where);
   log.prefill_grid = optional_member<int64_t>(header, "prefill_grid", where).value_or(512);

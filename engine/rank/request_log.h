@@ -20,6 +20,8 @@ struct LoggedRequest {
 
 struct RequestLog {
   std::string model_digest;  // model_fingerprint
+  std::string backend;       // this and kernels: empty in logs that do not say it
+  std::string kernels;
   std::string precision;
   std::string kv;
   int64_t prefill_grid = 0;

@@ -36,6 +36,10 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--devices", flags.devices,
                  "Cards of the ranks, with a comma: index, UUID or PCI id (default: the first)");
   app.add_flag("--share-device", flags.share_device, "Both ranks may run on one card");
+  app.add_option("--kernels", flags.kernels,
+                 "auto: those of the card, or sm70: those that a V100 gets, on a newer card")
+      ->check(CLI::IsMember({"auto", "sm70"}))
+      ->capture_default_str();
   app.add_option("--cuda-graphs", flags.cuda_graphs,
                  "on, or off: a card's decode rounds op by op; the text is the same")
       ->check(CLI::IsMember({"on", "off"}))
@@ -111,6 +115,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("backend", flags.backend);
   add("devices", flags.devices);
   if (flags.share_device) argv.push_back("--share-device");
+  add("kernels", flags.kernels);
   add("cuda-graphs", flags.cuda_graphs);
   if (flags.time_ops) argv.push_back("--time-ops");
   add("transport", flags.transport);

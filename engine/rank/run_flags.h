@@ -20,6 +20,7 @@ struct RunFlags {
   std::string backend = "cpu";
   std::string devices;  // see choose_cards; empty: the first ones
   bool share_device = false;
+  std::string kernels = "auto";
   std::string cuda_graphs = "on";
   bool time_ops = false;
   std::string transport = "auto";  // see choose_transport

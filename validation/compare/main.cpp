@@ -43,6 +43,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--backend", engine.backend, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--devices", engine.devices, "Cards of the ranks: index, UUID or PCI id");
   app.add_flag("--share-device", engine.share_device, "Both ranks may run on one card");
+  app.add_option("--kernels", engine.kernels, "sm70: those that a V100 gets, on a newer card");
   app.add_option("--prefill-grid", engine.prefill_grid, "Prefill in pieces of N positions")
       ->check(CLI::PositiveNumber);
   app.add_option("--fault", engine.fault, "Plant a fault: NAME[@layer,rank,round]");

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 #include "engine/device/cuda/cuda_check.h"
 
@@ -64,9 +66,11 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
+constexpr int64_t kSm70BlockSharedBytes = 96 * 1024;
+
 class CudaDevice : public Device {
  public:
-  explicit CudaDevice(int index) : index_(index) {
+  CudaDevice(int index, bool as_sm70) : index_(index) {
     cuda_check(cudaSetDevice(index), "cudaSetDevice");
     cudaDeviceProp properties;
     cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
@@ -87,6 +91,11 @@ class CudaDevice : public Device {
     if (facts_.arch < 70) {
       fail_with(ExitCode::device_error, "{} is sm_{}: kernels start at sm_70", facts_.name,
                 facts_.arch);
+    }
+    if (as_sm70) {
+      facts_.name += " as sm_70";
+      facts_.arch = 70;
+      facts_.block_shared_bytes = std::min(facts_.block_shared_bytes, kSm70BlockSharedBytes);
     }
   }
 
@@ -131,13 +140,13 @@ std::vector<Card> list_cuda_cards() {
   return cards;
 }
 
-std::unique_ptr<Device> open_cuda_device(int index) {
+std::unique_ptr<Device> open_cuda_device(int index, bool as_sm70) {
   const int count = count_cuda_devices();
   if (index >= count) {
     fail_with(ExitCode::device_error, "device cuda:{}: the driver shows {} cards; see nvidia-smi",
               index, count);
   }
-  return std::make_unique<CudaDevice>(index);
+  return std::make_unique<CudaDevice>(index, as_sm70);
 }
 
 }  // namespace lockstep

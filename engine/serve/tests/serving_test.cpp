@@ -359,7 +359,7 @@ TEST_F(Serving, CardsAreRefusedClearly) {
     EXPECT_EQ(run.exit_code, exit_code) << run.stderr_text;
     return run.stderr_text;
   };
-  for (const char* flag : {"--devices=0,1", "--share-device"}) {
+  for (const char* flag : {"--devices=0,1", "--share-device", "--kernels=sm70"}) {
     const std::string text = said({flag}, 2);
     EXPECT_NE(text.find("--backend cpu uses none; leave them out"), std::string::npos) << text;
   }
