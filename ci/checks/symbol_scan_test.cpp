@@ -15,8 +15,8 @@ const std::filesystem::path kBinDir = LOCKSTEP_BIN_DIR;
 
 // Parts of mangled names, which the symbol table holds.
 std::vector<std::string> fault_traces() {
-  std::vector<std::string> traces = {"fault_fires", "select_fault", "fault_points",
-                                     "fault_firings"};
+  std::vector<std::string> traces = {"fault_fires", "select_fault", "fault_points", "fault_firings",
+                                     "fault_selected"};
   for (const FaultPoint& point : fault_points()) traces.emplace_back(point.name);
   return traces;
 }

@@ -78,6 +78,10 @@ bool fault_fires(std::string_view name, const FaultSite& site) {
   return fires;
 }
 
+bool fault_selected() {
+  return !selection().name.empty();
+}
+
 long fault_firings() {
   return selection().firings;
 }

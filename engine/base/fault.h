@@ -32,12 +32,17 @@ struct FaultSite {
 // Activates the fault of `spec`. Throws Error (usage) for an unknown name or key. Empty: none.
 void select_fault(const std::string& spec);
 bool fault_fires(std::string_view name, const FaultSite& site = {});
+// Whether one is chosen, be it that it never fires.
+bool fault_selected();
 // How often any fault fired since select_fault: a fault that never fired proves nothing.
 long fault_firings();
 
 #else
 
 constexpr bool fault_fires(std::string_view, const FaultSite& = {}) {
+  return false;
+}
+constexpr bool fault_selected() {
   return false;
 }
 

@@ -293,18 +293,21 @@ const float* RankEngine::column_logits(int64_t column) {
   return host_logits_.values;
 }
 
-// Books the token that follows the slot's committed positions and the tokens taken since.
-int32_t RankEngine::choose(Slot& slot, int64_t column) {
-  const size_t step = slot.result->ids.size();
-  int64_t position = slot.prompt_tokens() + static_cast<int64_t>(step);
+// The token of a column of the last pass where the backend leaves the choice to the host.
+int32_t RankEngine::sample_on_host(const Slot& slot, int64_t column, int64_t position) {
   if (fault_fires("sampling.rng-counter-reused")) position = slot.sequence.n_positions;
   const SamplingParams& params =
       planted_sampling(slot.request->sampling, model_.comm.rank(), position);
+  return sample({column_logits(column), model_.config.vocab_size,
+                 live_tokens(model_.config, options_), params, slot.history, position});
+}
+
+// Books the token that follows the slot's committed positions and the tokens taken since.
+int32_t RankEngine::choose(Slot& slot, int64_t column) {
+  const size_t step = slot.result->ids.size();
+  const int64_t position = slot.prompt_tokens() + static_cast<int64_t>(step);
   std::optional<ColumnChoice> made = backend_->choice(column);
-  const int32_t chosen =
-      made ? made->token
-           : sample({column_logits(column), model_.config.vocab_size,
-                     live_tokens(model_.config, options_), params, slot.history, position});
+  const int32_t chosen = made ? made->token : sample_on_host(slot, column, position);
   if (chosen < 0) {
     fail_with(ExitCode::device_error, "request {}: logits of position {} hold NaN",
               slot.request->name, position);

@@ -104,6 +104,7 @@ class RankEngine {
   void decode_round();
   ColumnAsk ask_for(const Slot& slot, size_t n_before) const;
   std::vector<int32_t> accept_columns(Slot& slot, int64_t first_column, int64_t n_columns);
+  int32_t sample_on_host(const Slot& slot, int64_t column, int64_t position);
   int32_t choose(Slot& slot, int64_t column);
   const float* column_logits(int64_t column);
   bool ends_with_token(const Slot& slot) const;

@@ -16,7 +16,7 @@
 #include "engine/ops/self_check/self_check.h"
 #include "engine/rank/draft_vocab.h"
 
-#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+#if defined(LOCKSTEP_CUDA)
 #include "engine/comm/cuda/transports.h"
 #endif
 
@@ -84,7 +84,7 @@ std::vector<int> cards_of_ranks(const RunFlags& flags) {
 
 std::unique_ptr<Device> open_card(const RunFlags& flags, [[maybe_unused]] int rank) {
   if (flags.backend != "cuda") return nullptr;
-#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+#if defined(LOCKSTEP_CUDA)
   if (flags.precision != "bf16") {
     fail_with(ExitCode::usage,
               "--precision {}: the CUDA backend computes in bf16; use --backend cpu",
@@ -166,7 +166,7 @@ std::unique_ptr<Communicator> join_peers(const RunFlags& flags, int rank,
 std::unique_ptr<DeviceCommunicator> join_cards([[maybe_unused]] const RunFlags& flags,
                                                [[maybe_unused]] Communicator& comm, Device* card) {
   if (card == nullptr || comm.n_ranks() == 1) return nullptr;
-#if defined(LOCKSTEP_CUDA) && !defined(LOCKSTEP_FAULTS)
+#if defined(LOCKSTEP_CUDA)
   ChosenTransport chosen = choose_transport(flags.transport, comm, *card);
   if (comm.rank() == 0) fmt::print(stderr, "{}\n", chosen.report);
   return std::move(chosen.transport);

@@ -184,6 +184,7 @@ const SamplingParams& planted_sampling(const SamplingParams& params, int rank, i
 void plant_state_faults(const ModelConfig& config, int rank, int round, Sequence& sequence) {
   if (sequence.rope_delta != 0 && fault_fires("mrope.delta-ignored")) sequence.rope_delta = 0;
   if (fault_fires("decode.position-plus-1")) ++sequence.rope_delta;
+  if (sequence.gdn.empty()) return;  // a card keeps them
   const GdnConfig& gdn = config.gdn;
   size_t gdn_layer = 0;
   for (int layer = 0; layer < config.n_layers(); ++layer) {
@@ -212,7 +213,7 @@ void plant_fresh_sequence_faults(Sequence& sequence) {
 }
 
 void plant_restored_faults(Sequence& sequence) {
-  if (!fault_fires("cache.conv-state-lost")) return;
+  if (sequence.gdn.empty() || !fault_fires("cache.conv-state-lost")) return;
   for (GdnState& state : sequence.gdn) std::fill(state.conv.begin(), state.conv.end(), 0.0f);
 }
 

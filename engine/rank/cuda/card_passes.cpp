@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/fault.h"
 #include "engine/ops/embedding/cuda/embedding_cuda.h"
 #include "engine/ops/residual_add/cuda/residual_add_cuda.h"
 #include "engine/ops/rope/cuda/rope_cuda.h"
@@ -48,6 +49,14 @@ void pass_hooks(CardModel& card, const CardBatch& pass, const std::string& name,
   card.rows.write(values.data(), n, x);
 }
 
+// Planted faults of rows that both ranks hold.
+void plant_row_fault(CardModel& card, const CardBatch& pass, const char* fault, int layer,
+                     uint16_t* x) {
+  if (!fault_fires(fault, {layer, card.model.comm.rank(), pass.batch.round})) return;
+  const float flipped = -*card.rows.read(x, 1);
+  card.rows.write(&flipped, 1, x);
+}
+
 // As add_branch_and_norm, in single steps with hooks between them. `leaves_layer`: hidden is the
 // layer's output then.
 void add_hooked_branch_and_norm(CardModel& card, const CardBatch& pass, int layer,
@@ -61,7 +70,10 @@ void add_hooked_branch_and_norm(CardModel& card, const CardBatch& pass, int laye
   }
   pass_hooks(card, pass, fmt::format("layers.{}.{}", layer, branch), buffers.partials[0]);
   residual_add_cuda(buffers.hidden, buffers.partials[0], n * hidden, *card.stream);
-  if (leaves_layer) pass_hooks(card, pass, fmt::format("layers.{}.out", layer), buffers.hidden);
+  if (leaves_layer) {
+    plant_row_fault(card, pass, "replicated.hidden-bit-flipped", layer, buffers.hidden);
+    pass_hooks(card, pass, fmt::format("layers.{}.out", layer), buffers.hidden);
+  }
   norm_rows(card, buffers.hidden, norm, n, buffers.normed, hidden);
 }
 
@@ -71,7 +83,7 @@ void card_forward(CardModel& card, const CardBatch& pass) {
   const int64_t n = pass.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   PassBuffers& buffers = card.buffers;
-  const bool hooks = has_row_hooks(pass.batch);
+  const bool hooks = has_row_hooks(pass.batch) || fault_selected();
   const auto finish = [&](int layer, const char* branch, bool leaves_layer, const float* norm) {
     if (hooks) {
       add_hooked_branch_and_norm(card, pass, layer, branch, leaves_layer, norm);
@@ -104,6 +116,7 @@ void card_forward(CardModel& card, const CardBatch& pass) {
            last ? card.weights.final_norm
                 : card.weights.layers[static_cast<size_t>(i) + 1].input_norm);
   }
+  plant_row_fault(card, pass, "replicated.bit-flipped", -1, buffers.normed);
   if (hooks) pass_hooks(card, pass, "final_norm", buffers.normed);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/fault.h"
 #include "engine/rank/cuda/card_passes.h"
 
 namespace lockstep {
@@ -54,7 +55,8 @@ void set_spans(const Batch& batch, Args& args) {
 CardRounds::CardRounds(CardModel& card, CardTokens& tokens, const EngineOptions& options)
     : card_(card),
       tokens_(tokens),
-      graphs_(options.cuda_graphs && (card.transport == nullptr || card.transport->capturable())),
+      graphs_(options.cuda_graphs && !fault_selected() &&
+              (card.transport == nullptr || card.transport->capturable())),
       time_ops_(options.time_ops),
       rows_(card.limits.n_decode * card.model.config.hidden_size * 2) {}
 
