@@ -21,9 +21,23 @@ inline const std::string kBin =
     std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin";
 inline const std::string kModel = golden_folder() / "tiny-qwen3_5";
 
+// With LOCKSTEP_TEST_DEVICE (ci/lanes/serve_cuda.sh) the ranks run on a card, both on one if need
+// be.
+inline bool ranks_run_on_card() {
+  return std::getenv("LOCKSTEP_TEST_DEVICE") != nullptr;
+}
+
+inline std::vector<std::string> device_flags() {
+  if (!ranks_run_on_card()) return {};
+  return {"--backend=cuda", "--share-device"};
+}
+
 // Short chunks, so that short prompts have several and the prefix cache is used.
-inline const std::vector<std::string> kEngine = {"--model=" + kModel, "--prefill-grid=64",
-                                                 "--threads=1"};
+inline const std::vector<std::string> kEngine = [] {
+  std::vector<std::string> flags = {"--model=" + kModel, "--prefill-grid=64", "--threads=1"};
+  for (const std::string& flag : device_flags()) flags.push_back(flag);
+  return flags;
+}();
 
 // The text of a completion, up to an error in its stream.
 inline std::string text_of(const HttpAnswer& answer, bool stream) {
