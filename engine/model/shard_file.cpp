@@ -133,7 +133,8 @@ void ShardFile::parse_metadata(const SafetensorsFile& file) {
   identity_.config_digest = metadata_value(file, kConfigKey);
   identity_.layout = metadata_value(file, kLayoutKey);
   for (const TensorInfo& tensor : file.tensors()) {
-    digests_[tensor.name] = metadata_value(file, kTensorPrefix + tensor.name);
+    digests_[canonical_tensor_name(tensor.name)] =
+        metadata_value(file, kTensorPrefix + tensor.name);
   }
 }
 

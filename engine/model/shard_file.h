@@ -38,6 +38,7 @@ class ShardFile {
   explicit ShardFile(const std::filesystem::path& path);
 
   const ShardIdentity& identity() const { return identity_; }
+  // Of every tensor, by canonical name.
   const std::map<std::string, std::string>& digests() const { return digests_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
 
