@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -174,19 +175,33 @@ void set_phase(uint64_t sequence, const char* phase) {
   }
 }
 
-// Reads a request for `ms`: no rounds, and deaf to a cancel, as the real one's tokenizer.
-void prepare(uint64_t sequence, int ms) {
-  const auto note_preparing = [sequence](bool begins) {
+// While it lives, the rank says that it reads this request: no rounds, and deaf to a cancel, as the
+// real one's parser and tokenizer.
+class Preparation {
+ public:
+  explicit Preparation(uint64_t sequence) : sequence_(sequence) {
     const std::lock_guard lock(state.mutex);
-    if (begins) {
-      state.preparing.insert(sequence);
-    } else {
-      state.preparing.erase(sequence);
-    }
-  };
-  note_preparing(true);
-  rest(ms);
-  note_preparing(false);
+    state.preparing.insert(sequence_);
+  }
+  ~Preparation() {
+    const std::lock_guard lock(state.mutex);
+    state.preparing.erase(sequence_);
+  }
+  Preparation(const Preparation&) = delete;
+  Preparation& operator=(const Preparation&) = delete;
+
+ private:
+  uint64_t sequence_;
+};
+
+// Nothing when the body is no JSON object. A large one takes seconds under a sanitizer.
+std::optional<Json> read_script(const std::string& body, uint64_t sequence) {
+  const Preparation preparation(sequence);
+  Json script = Json::parse(body, nullptr, false);
+  note("got", sequence);
+  if (!script.is_object()) return std::nullopt;
+  rest(script.value("prepare_ms", 0));
+  return script;
 }
 
 // Encodes a picture for `ms`, in one round.
@@ -206,15 +221,14 @@ std::string chunk(const std::string& text) {
 }
 
 void generate(int fd, Incoming& incoming) {
-  const Json script = Json::parse(incoming.body, nullptr, false);
   const uint64_t sequence =
       std::strtoull(incoming.headers["Lockstep-Sequence"].c_str(), nullptr, 10);
-  note("got", sequence);
-  if (!script.is_object()) {
+  const std::optional<Json> read = read_script(incoming.body, sequence);
+  if (!read) {
     answer(fd, 400, R"({"error":{"message":"body is no JSON object"}})");
     return;
   }
-  prepare(sequence, script.value("prepare_ms", 0));
+  const Json& script = *read;
   set_phase(sequence, "prefill");
   encode(script.value("encode_ms", 0));
   bool differ = act(script, "prefill");
