@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/base/sanitizer_reports.h"
+
 namespace lockstep::serve {
 namespace {
 
@@ -45,10 +47,7 @@ std::vector<std::string> ServerUnderTest::log_lines(const std::string& with) con
 }
 
 std::vector<std::string> ServerUnderTest::sanitizer_reports() const {
-  std::vector<std::string> reports = log_lines("Sanitizer");
-  const std::vector<std::string> undefined = log_lines(": runtime error: ");
-  reports.insert(reports.end(), undefined.begin(), undefined.end());
-  return reports;
+  return lockstep::sanitizer_reports(log());
 }
 
 int ServerUnderTest::rank_pid(int rank) const {

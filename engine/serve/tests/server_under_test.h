@@ -39,7 +39,7 @@ class ServerUnderTest {
   std::string log() const { return server_->log(); }  // stderr so far
   std::vector<std::string> log_lines(const std::string& with) const;
   int rank_pid(int rank) const;  // of the last start
-  // What AddressSanitizer, ThreadSanitizer or their like said of the proxy or of a rank.
+  // Of the proxy or of a rank.
   std::vector<std::string> sanitizer_reports() const;
   int pid() const { return server_->process().pid(); }
   bool running() const { return server_->process().running(); }

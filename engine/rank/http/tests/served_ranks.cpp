@@ -1,6 +1,7 @@
 #include "engine/rank/http/tests/served_ranks.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <httplib.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/sanitizer_reports.h"
 #include "engine/comm/mailbox.h"
 
 namespace lockstep::testing {
@@ -91,6 +93,7 @@ ServedRanks::~ServedRanks() {
   for (int rank = 0; rank < n_ranks(); ++rank) {
     if (pid(rank) > 0) ::kill(pid(rank), SIGKILL);
     wait(rank);
+    for (const std::string& report : sanitizer_reports(log(rank))) ADD_FAILURE() << report;
   }
 }
 

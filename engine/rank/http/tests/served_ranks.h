@@ -27,7 +27,8 @@ class ServedRanks {
   // Starts the ranks with `flags` beside --model, --tp, --rank and --port; waits until they listen.
   explicit ServedRanks(int n_ranks, std::vector<std::string> flags = {},
                        const std::string& program = "lockstep-rank");
-  ~ServedRanks();  // ends what still runs
+  // Ends what still runs; what a sanitizer said of a rank fails the test.
+  ~ServedRanks();
 
   int n_ranks() const { return static_cast<int>(ranks_.size()); }
   int port(int rank = 0) const { return ranks_.at(static_cast<size_t>(rank)).port; }
