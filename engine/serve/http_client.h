@@ -11,6 +11,13 @@
 
 namespace lockstep::serve {
 
+// After this a wait counts as a hang. Programs under a sanitizer are many times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr std::chrono::seconds kPatience{600};
+#else
+inline constexpr std::chrono::seconds kPatience{60};
+#endif
+
 struct HttpAnswer {
   int status = 0;                                            // 0: no answer at all
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
@@ -38,12 +45,12 @@ class HttpClient {
   bool send(std::string_view text);
 
   // The next answer in full, or what had arrived when the connection ended or the time was over.
-  HttpAnswer receive(std::chrono::milliseconds time = std::chrono::seconds(60));
+  HttpAnswer receive(std::chrono::milliseconds time = kPatience);
   // Until the body holds `text` (true), or the answer or the time ends. What arrived is kept for
   // receive().
-  bool wait_for(std::string_view text, std::chrono::milliseconds time = std::chrono::seconds(60));
+  bool wait_for(std::string_view text, std::chrono::milliseconds time = kPatience);
   // Until the peer closes (true) or the time ends.
-  bool wait_for_close(std::chrono::milliseconds time);
+  bool wait_for_close(std::chrono::milliseconds time = kPatience);
 
   HttpAnswer request(const std::string& method, const std::string& target,
                      const std::string& body = {}, const Headers& headers = {});

@@ -13,8 +13,6 @@ namespace lockstep::serve {
 namespace {
 
 using Json = nlohmann::json;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 int open_files(int pid) {
   int n = 0;
@@ -29,7 +27,7 @@ class Guard : public ProxyTest {
   HttpAnswer send_raw(const std::string& text) {
     HttpClient client = server().client();
     client.send(text);
-    return client.receive(seconds(30));
+    return client.receive();
   }
   void expect_alive() { EXPECT_EQ(server().ask(R"({"n":1})").status, 200) << server().log(); }
   TempDir folder_;
@@ -226,9 +224,9 @@ TEST_F(Guard, SlowHeadersAndBodiesRunOutOfTime) {
   dripping.send("GET / HTTP/1.1\r\nX-");
   HttpClient half = server().client();
   half.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
-  EXPECT_TRUE(silent.wait_for_close(seconds(60)));
-  EXPECT_TRUE(dripping.wait_for_close(seconds(60)));
-  EXPECT_TRUE(half.wait_for_close(seconds(60)));
+  EXPECT_TRUE(silent.wait_for_close());
+  EXPECT_TRUE(dripping.wait_for_close());
+  EXPECT_TRUE(half.wait_for_close());
   expect_alive();
 }
 

@@ -10,8 +10,6 @@ namespace lockstep::serve {
 namespace {
 
 using Json = nlohmann::json;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 const char* const kEndless = R"({"stream":true,"n":1000000,"ms":2})";
 const char* const kEndlessBody = R"({"n":1000000,"ms":2})";
@@ -186,7 +184,7 @@ TEST_F(ProxyTest, SigtermLetsThoseWhoAreHereFinish) {
   HttpClient idle = server().client();
   idle.request("GET", "/health");
   server().signal(SIGTERM);
-  EXPECT_TRUE(idle.wait_for_close(seconds(60)));
+  EXPECT_TRUE(idle.wait_for_close());
   EXPECT_EQ(running.receive().events().back(), "[DONE]");
   EXPECT_EQ(queued.receive().status, 200);
   EXPECT_EQ(server().wait_for_exit(), 0);

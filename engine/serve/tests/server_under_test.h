@@ -15,7 +15,7 @@ namespace lockstep::serve {
 
 // Waits until `condition` holds. The bound is for a test that would otherwise hang.
 template <typename Condition>
-bool eventually(Condition condition, std::chrono::milliseconds bound = std::chrono::seconds(60)) {
+bool eventually(Condition condition, std::chrono::milliseconds bound = kPatience) {
   const auto end = std::chrono::steady_clock::now() + bound;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -58,7 +58,7 @@ class Soak : public Serving {
     client.send(HttpClient::request_text("POST", "/v1/completions", body.dump()));
     const uint64_t chance = number * 2654435761u % 1000;
     if (stream && chance < 500) {
-      client.wait_for("data: ", std::chrono::seconds(60));
+      client.wait_for("data: ");
     } else {
       ::usleep(static_cast<useconds_t>(chance * 40));
     }
