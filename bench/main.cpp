@@ -4,7 +4,6 @@
 
 #include "bench/commands.h"
 #include "engine/base/cli.h"
-#include "engine/base/error.h"
 
 int main(int argc, char** argv) {
   return lockstep::run_main("lockstep-bench", [&] {
@@ -19,11 +18,7 @@ int main(int argc, char** argv) {
     lockstep::add_transports_command(app, exit_code);
 #endif
     lockstep::add_proxy_command(app, exit_code);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return exit_code;
   });
 }

@@ -146,11 +146,7 @@ int fault_main(int argc, char** argv) {
   app.add_option("--model", flags.gate.model, "Checkpoint (default: the embedded one)");
   app.add_option("--oracle", flags.gate.oracle, "Oracle prefix (default: the embedded one)");
   app.add_flag("--json", flags.json, "Print JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   if (flags.list) return list_faults(flags.json);
   if (flags.gate.model.empty()) flags.gate.model = golden_folder() / "tiny-qwen3_5";
   if (flags.gate.oracle.empty()) flags.gate.oracle = golden_folder() / "oracle/public";

@@ -26,11 +26,7 @@ int main(int argc, char** argv) {
     app.add_option("dump", dump, "Output of cuobjdump -res-usage, then -sass")->required();
     app.add_option("baseline", baseline, "JSON, see docs/v100.md")->required();
     app.add_flag("--update", update, "Write the figures into the baseline, to be reviewed");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     const std::vector<lockstep::sass::Kernel> kernels = lockstep::sass::parse_dump(read_text(dump));
     if (kernels.empty()) lockstep::fail("{}: holds no kernel", dump);
     const std::string wanted = read_text(baseline);

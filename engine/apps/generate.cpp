@@ -114,14 +114,12 @@ int main(int argc, char** argv) {
     app.add_option("--record", flags.record,
                    "Write a request log that 'lockstep replay' runs again");
     app.add_flag("--json", flags.json, "Print the results as JSON");
-    try {
-      app.parse(argc, argv);
+    app.parse_complete_callback([&] {
       if (prompt->count() + chat->count() + jobs->count() == 0) {
         throw CLI::RequiredError("one of --prompt, --chat and --jobs");
       }
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    });
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return jobs->count() > 0 ? lockstep::generate_jobs(flags) : lockstep::generate_one(flags);
   });
 }

@@ -169,11 +169,7 @@ int run(int argc, char** argv) {
                  "Ops to answer for with their seeds: linear=0123456789abcdef, with commas")
       ->delimiter(',');
   app.add_flag("--json", arguments.json, "Print JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   return answer(arguments);
 }
 

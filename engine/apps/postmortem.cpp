@@ -77,11 +77,7 @@ int main(int argc, char** argv) {
     bool json = false;
     app.add_option("folder", folder, "A halt's folder in the server's --halt-dir")->required();
     app.add_flag("--json", json, "Print JSON");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     const lockstep::serve::Postmortem report = lockstep::serve::examine_halt(folder);
     if (json) {
       fmt::print("{}\n", lockstep::serve::to_json(report).dump(1));

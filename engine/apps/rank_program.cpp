@@ -136,11 +136,7 @@ int rank_main(const char* program, int argc, char** argv) {
     app.add_option("--out", flags.out_dir, "Folder for results.jsonl and taps")->required();
     app.add_option("--rank", flags.rank, "This rank")->check(CLI::Range(0, 1));
     app.add_option("--mailbox", flags.mailbox, "Mailbox file that joins two ranks");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-    }
+    if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
     return run_jobs(flags);
   });
 }

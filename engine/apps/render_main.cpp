@@ -46,11 +46,7 @@ int run(int argc, char** argv) {
          "--now", options.now_unix_s,
          "UTC time in seconds since 1970 for templates that print the date (default: the clock)")
       ->check(CLI::NonNegativeNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   return render(options);
 }
 

@@ -79,11 +79,7 @@ int main(int argc, char** argv) {
     app.add_option("log", log, "Request log, from --record")->required();
     lockstep::add_run_options(app, flags);
     app.add_flag("--json", json, "Print JSON");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return lockstep::replay(flags, log, json);
   });
 }

@@ -46,11 +46,7 @@ int main(int argc, char** argv) {
     app.add_flag("--no-images", no_images, "Skip scenarios with pictures");
     app.add_flag("--no-anthropic", no_anthropic, "Skip the Anthropic API");
     app.add_flag("--json", json, "Print JSON");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     const char* key = std::getenv("LOCKSTEP_API_KEY");
     if (options.api_key.empty() && key != nullptr) options.api_key = key;
     options.images = !no_images;

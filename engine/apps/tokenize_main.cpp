@@ -56,11 +56,7 @@ int run(int argc, char** argv) {
   app.add_option("--jsonl", options.jsonl,
                  "File with one JSON object a line that has \"text\"; - reads standard input")
       ->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   return tokenize(options);
 }
 

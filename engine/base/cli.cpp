@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -26,6 +27,15 @@ int run_main(const char* program, const std::function<int()>& body) {
     fmt::print(stderr, "{}: {}\n", program, error.what());
     return static_cast<int>(ExitCode::fail);
   }
+}
+
+std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  return std::nullopt;
 }
 
 bool stdout_has_colour() {

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "engine/base/error.h"
+#include "engine/base/cli.h"
 #include "engine/serve/server.h"
 
 namespace lockstep::serve {
@@ -90,11 +90,7 @@ int serve_command(int argc, char** argv) {
   add_address_options(app, flags);
   add_limit_options(app, flags);
   add_rank_options(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   return run_server(flags);
 }
 

@@ -68,29 +68,11 @@ std::vector<PromptAcceptance> run_prompts(const Arguments& arguments,
   return run;
 }
 
-int exit_code(PairedVerdict verdict) {
-  switch (verdict) {
-    case PairedVerdict::same:
-    case PairedVerdict::better:
-      return static_cast<int>(ExitCode::pass);
-    case PairedVerdict::worse:
-      return static_cast<int>(ExitCode::fail);
-    case PairedVerdict::undecided:
-      return static_cast<int>(ExitCode::could_not_judge);
-  }
-  LOCKSTEP_CHECK(false);
-  return 0;
-}
-
 int run(int argc, char** argv) {
   CLI::App app{"Drafts that are taken, against a baseline", "lockstep acceptance"};
   Arguments arguments;
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   arguments.engine.timeout = std::chrono::seconds(arguments.timeout_s);
   const std::vector<PromptAcceptance> baseline =
       read_acceptance(arguments.against.empty() ? arguments.oracle : arguments.against);
@@ -98,7 +80,7 @@ int run(int argc, char** argv) {
   if (!arguments.store.empty()) write_file_atomically(arguments.store, store_acceptance(now));
   const AcceptanceReport report = judge_acceptance(now, baseline, arguments.margin_points / 100);
   fmt::print("{}", arguments.json ? acceptance_json(report) : acceptance_text(report));
-  return exit_code(report.verdict);
+  return static_cast<int>(exit_code_of(report.verdict));
 }
 
 }  // namespace

@@ -147,11 +147,7 @@ int run(int argc, char** argv) {
                "lockstep compare"};
   Arguments arguments;
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   arguments.engine.timeout = std::chrono::seconds(arguments.timeout_s);
   const bool dump = !arguments.dump.empty();
   const bool two_dumps = dump && !arguments.against.empty() && arguments.oracle.empty();

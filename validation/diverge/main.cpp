@@ -118,11 +118,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Where two engines part: SAME, TIE, DRIFT or DEFECT", "lockstep diverge"};
   Arguments arguments;
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   try {
     return judge(arguments);
   } catch (const Error& error) {

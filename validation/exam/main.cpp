@@ -60,17 +60,7 @@ int exit_code(const ExamReport& report) {
     return static_cast<int>(ExitCode::mistrusted);
   }
   if (!report.against) return 0;
-  switch (report.against->verdict) {
-    case PairedVerdict::same:
-    case PairedVerdict::better:
-      return static_cast<int>(ExitCode::pass);
-    case PairedVerdict::worse:
-      return static_cast<int>(ExitCode::fail);
-    case PairedVerdict::undecided:
-      return static_cast<int>(ExitCode::could_not_judge);
-  }
-  LOCKSTEP_CHECK(false);
-  return 0;
+  return static_cast<int>(exit_code_of(report.against->verdict));
 }
 
 int examine(Arguments& arguments) {
@@ -94,11 +84,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Questions to an engine, paired with an earlier run", "lockstep exam"};
   Arguments arguments;
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   if (!arguments.contained.empty()) return run_contained(arguments.contained, arguments.limits);
   return examine(arguments);
 }

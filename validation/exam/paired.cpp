@@ -88,6 +88,20 @@ std::string_view paired_verdict_name(PairedVerdict verdict) {
   return {};
 }
 
+ExitCode exit_code_of(PairedVerdict verdict) {
+  switch (verdict) {
+    case PairedVerdict::same:
+    case PairedVerdict::better:
+      return ExitCode::pass;
+    case PairedVerdict::worse:
+      return ExitCode::fail;
+    case PairedVerdict::undecided:
+      return ExitCode::could_not_judge;
+  }
+  LOCKSTEP_CHECK(false);
+  return ExitCode::fail;
+}
+
 double mcnemar_p(int64_t lost, int64_t gained) {
   const int64_t n = lost + gained;
   if (n == 0) return 1;

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/base/error.h"
+
 namespace lockstep {
 
 // SAME: the whole confidence interval of the drop lies inside the margin. WORSE, BETTER: it lies on
 // one side of zero and reaches beyond the margin. UNDECIDED: none of these; ask more questions.
 enum class PairedVerdict { same, better, worse, undecided };
 std::string_view paired_verdict_name(PairedVerdict verdict);
+// Of a program that was asked for this verdict: pass, fail or could not judge.
+ExitCode exit_code_of(PairedVerdict verdict);
 
 struct Interval {
   double low = 0;

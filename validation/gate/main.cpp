@@ -229,11 +229,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Everything that a change must pass", "lockstep gate"};
   Arguments arguments;
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   fill_defaults(arguments);
   if (arguments.print_bits) {
     fmt::print("{}", pinned_bits(arguments.gate));

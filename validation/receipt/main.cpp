@@ -137,11 +137,7 @@ int run(int argc, char** argv) {
   diff_command->add_option("B", arguments.b, "Receipt")->required();
   CLI::App* show_command = app.add_subcommand("show", "A receipt in a few lines");
   show_command->add_option("FILE", arguments.a, "Receipt")->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
+  if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   if (*verify_command) return verify(arguments);
   if (*bake_command) return bake(arguments);
   return *diff_command ? diff(arguments) : show(arguments);

@@ -2,7 +2,6 @@
 
 #include "engine/apps/weights/commands.h"
 #include "engine/base/cli.h"
-#include "engine/base/error.h"
 
 int main(int argc, char** argv) {
   return lockstep::run_main("lockstep-weights", [&] {
@@ -16,11 +15,7 @@ int main(int argc, char** argv) {
     lockstep::add_join_command(app, run);
     lockstep::add_convert_command(app, run);
     lockstep::add_synth_command(app, run);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return run();
   });
 }

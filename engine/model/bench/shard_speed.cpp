@@ -92,11 +92,7 @@ int main(int argc, char** argv) {
     app.add_option("--format", format, "As for 'lockstep weights synth'");
     app.add_option("--dir", dir, "Folder on the disk to measure")->required();
     app.add_option("--rounds", rounds, "Pairs of runs")->check(CLI::Range(1, 100));
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return lockstep::bench(geometry, format, dir, rounds);
   });
 }

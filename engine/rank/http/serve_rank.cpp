@@ -180,11 +180,7 @@ int serve_rank_main(const char* program, int argc, char** argv) {
     ServeFlags flags;
     flags.run.n_ranks = 1;
     add_options(app, flags);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-    }
+    if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
     return serve(program, flags);
   });
 }

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::chrono::seconds kStartBound{60};  // for a test that would otherwise hang
-
 }  // namespace
 
 ServerUnderTest::ServerUnderTest(const std::string& program, std::vector<std::string> flags,
@@ -24,7 +22,7 @@ ServerUnderTest::ServerUnderTest(const std::string& program, std::vector<std::st
   if (!names_dir) argv.push_back("--halt-dir=" + halt_dir());
   argv.insert(argv.end(), flags.begin(), flags.end());
   server_ = std::make_unique<ListeningProcess>(
-      argv, wait ? "\"event\":\"ready\"" : "\"event\":\"listening\"", kStartBound);
+      argv, wait ? "\"event\":\"ready\"" : "\"event\":\"listening\"", kPatience);
 }
 
 ServerUnderTest::~ServerUnderTest() = default;

@@ -66,11 +66,7 @@ int main(int argc, char** argv) {
     app.add_option("--file", file, "Text to encode")->required();
     app.add_option("--chunk-bytes", chunk_bytes, "Least bytes of a chunk")
         ->check(CLI::Range(size_t{1}, size_t{1} << 30));
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::usage);
-    }
+    if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
     return lockstep::bench(model, file, chunk_bytes);
   });
 }
