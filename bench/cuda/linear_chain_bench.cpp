@@ -98,7 +98,13 @@ class Chain {
                      n_tokens, width},
                     run_.stream);
       }
-      for (const ChainMatrix& half : matrices_[first + 2]) {
+      const std::vector<ChainMatrix>& halves = matrices_[first + 2];
+      if (fused && halves.size() == 2) {
+        linear_halves_cuda(args(halves[0], layer, n_tokens, 2), args(halves[1], layer, n_tokens, 3),
+                           run_.stream);
+        continue;
+      }
+      for (const ChainMatrix& half : halves) {
         linear_cuda(args(half, layer, n_tokens, 2), run_.stream);
       }
     }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +17,7 @@
 #include "engine/base/process.h"
 #include "engine/base/table.h"
 #include "engine/base/temp_dir.h"
+#include "engine/device/cuda/op_clock.h"
 #include "engine/model/model_source.h"
 
 namespace lockstep {
@@ -35,8 +38,22 @@ struct RoundSettings {
   int n_ranks = 1;
   std::string devices;
   int n_rounds = 48;
-  bool time_ops = false;
+  bool ops = true;
   bool json = false;
+};
+
+// What a kind of op takes of a round, without the events between ops.
+struct OpRow {
+  std::string op;
+  double n_calls;  // a round
+  double seconds;  // a call
+};
+
+struct OpTable {
+  int n_drafts;
+  int64_t context;
+  double event_seconds;  // that an interval of no op takes
+  std::vector<OpRow> rows;
 };
 
 struct RoundRow {
@@ -47,10 +64,10 @@ struct RoundRow {
   double floor_seconds;
 };
 
-std::string jobs_text(const RoundSettings& settings) {
+std::string jobs_text(const RoundSettings& settings, const std::vector<int64_t>& contexts) {
   std::string text;
   const std::vector<int32_t> ids(kPromptTokens, 1000);
-  for (const int64_t context : settings.contexts) {
+  for (const int64_t context : contexts) {
     for (const int n_tokens : {kWarmUpTokens, settings.n_rounds + 1}) {
       const Json job = {{"name", fmt::format("{}-{}", context, n_tokens)},
                         {"ids", ids},
@@ -64,7 +81,8 @@ std::string jobs_text(const RoundSettings& settings) {
   return text;
 }
 
-std::vector<std::string> engine_command(const RoundSettings& settings, int n_drafts) {
+std::vector<std::string> engine_command(const RoundSettings& settings, int n_drafts,
+                                        bool time_ops) {
   const int64_t longest = *std::max_element(settings.contexts.begin(), settings.contexts.end());
   std::vector<std::string> argv = {
       sibling_program("lockstep-generate").string(),
@@ -77,28 +95,46 @@ std::vector<std::string> engine_command(const RoundSettings& settings, int n_dra
       "--prefix-cache=0",
       fmt::format("--max-context={}", longest + kPromptTokens + settings.n_rounds + 16)};
   if (!settings.devices.empty()) argv.push_back("--devices=" + settings.devices);
-  if (settings.time_ops) argv.push_back("--time-ops");
+  if (time_ops) argv.push_back("--time-ops");
   return argv;
 }
 
-struct EngineRun {
-  std::vector<EngineTiming> timings;  // one a job
-  Json op_times = Json::array();
-};
+// A timing for the warm-up and for the timed job of each context.
+std::vector<EngineTiming> run_engine(const RoundSettings& settings, int n_drafts,
+                                     const std::vector<int64_t>& contexts, bool time_ops,
+                                     const TempDir& folder) {
+  const std::vector<EngineTiming> timings =
+      start_engine(engine_command(settings, n_drafts, time_ops), jobs_text(settings, contexts),
+                   folder.path(), kEngineDeadline);
+  if (timings.size() != 2 * contexts.size()) {
+    fail("lockstep-generate: {} results for {} jobs", timings.size(), 2 * contexts.size());
+  }
+  return timings;
+}
 
-EngineRun run_engine(const RoundSettings& settings, int n_drafts) {
+// A start of its own: events between ops slow the rounds.
+OpTable time_ops(const RoundSettings& settings, int n_drafts, int64_t context) {
   const TempDir folder;
-  EngineRun run;
-  run.timings = start_engine(engine_command(settings, n_drafts), jobs_text(settings), folder.path(),
-                             kEngineDeadline);
-  if (run.timings.size() != 2 * settings.contexts.size()) {
-    fail("lockstep-generate: {} results for {} jobs", run.timings.size(),
-         2 * settings.contexts.size());
+  double n_rounds = 0.0;
+  for (const EngineTiming& timing : run_engine(settings, n_drafts, {context}, true, folder)) {
+    n_rounds += static_cast<double>(timing.n_rounds);
   }
-  if (settings.time_ops) {
-    run.op_times = Json::parse(read_text_file(folder.path() / "out" / "op-times.json"));
+  const Json times = Json::parse(read_text_file(folder.path() / "out" / "op-times.json"));
+  OpTable table{n_drafts, context, 0.0, {}};
+  for (const Json& time : times) {
+    const auto n = time["n"].get<double>();
+    const double seconds = time["seconds"].get<double>() / n;
+    if (time["op"] == kNoOp) {
+      table.event_seconds = seconds;
+    } else {
+      table.rows.push_back({time["op"], n / n_rounds, seconds});
+    }
   }
-  return run;
+  for (OpRow& row : table.rows) row.seconds = std::max(row.seconds - table.event_seconds, 0.0);
+  std::sort(table.rows.begin(), table.rows.end(), [](const OpRow& a, const OpRow& b) {
+    return a.n_calls * a.seconds > b.n_calls * b.seconds;
+  });
+  return table;
 }
 
 // What a rank must read for one round: its part of weights, K and V, states.
@@ -124,23 +160,36 @@ double read_rate(const std::string& devices) {
   return bench_cuda::measure_read(run);
 }
 
-void print_op_times(const Json& times, int n_drafts) {
+void print_ops(const OpTable& ops) {
   double total = 0.0;
-  for (const Json& time : times) total += time["seconds"].get<double>();
-  Table table({{"op, all rounds"},
-               {"ms", Align::right},
-               {"calls", Align::right},
+  for (const OpRow& row : ops.rows) total += row.n_calls * row.seconds;
+  Table table({{"op"},
+               {"calls a round", Align::right},
                {"us a call", Align::right},
+               {"ms a round", Align::right},
                {"share", Align::right}});
-  for (const Json& time : times) {
-    const auto seconds = time["seconds"].get<double>();
-    const auto n = time["n"].get<int64_t>();
-    table.add_row({time["op"], fmt::format("{:.2f}", seconds * 1e3), fmt::format("{}", n),
-                   fmt::format("{:.2f}", seconds * 1e6 / static_cast<double>(n)),
+  for (const OpRow& row : ops.rows) {
+    const double seconds = row.n_calls * row.seconds;
+    table.add_row({row.op, fmt::format("{:.1f}", row.n_calls),
+                   fmt::format("{:.2f}", row.seconds * 1e6), fmt::format("{:.3f}", seconds * 1e3),
                    fmt::format("{:.1f} %", 100.0 * seconds / total)});
   }
-  fmt::print("drafts {}, {:.2f} ms in all\n", n_drafts, total * 1e3);
+  fmt::print(
+      "drafts {}, context {}: {:.3f} ms a round of ops one by one, less {:.2f} us of events each\n",
+      ops.n_drafts, ops.context, total * 1e3, ops.event_seconds * 1e6);
   table.print();
+}
+
+Json json_of(const OpTable& ops) {
+  Json json = {{"drafts", ops.n_drafts},
+               {"context", ops.context},
+               {"event_seconds", ops.event_seconds},
+               {"ops", Json::array()}};
+  for (const OpRow& row : ops.rows) {
+    json["ops"].push_back(
+        {{"op", row.op}, {"calls_a_round", row.n_calls}, {"seconds", row.seconds}});
+  }
+  return json;
 }
 
 void print_rows(const RoundSettings& settings, const std::vector<RoundRow>& rows,
@@ -164,30 +213,12 @@ void print_rows(const RoundSettings& settings, const std::vector<RoundRow>& rows
   table.print();
 }
 
-int bench_round(const RoundSettings& settings) {
-  const double read_bytes_per_s = read_rate(settings.devices);
-  std::vector<RoundRow> rows;
-  Json op_times = Json::object();
-  for (const int n_drafts : settings.drafts) {
-    const EngineRun run = run_engine(settings, n_drafts);
-    for (size_t i = 0; i < settings.contexts.size(); ++i) {
-      const EngineTiming& timing = run.timings[2 * i + 1];
-      rows.push_back({n_drafts, settings.contexts[i], timing.n_rounds,
-                      timing.decode_s / static_cast<double>(timing.n_rounds),
-                      floor_bytes(settings, n_drafts, settings.contexts[i]) / read_bytes_per_s});
-    }
-    op_times[std::to_string(n_drafts)] = run.op_times;
-    if (settings.time_ops && !settings.json) print_op_times(run.op_times, n_drafts);
-  }
-  if (!settings.json) {
-    print_rows(settings, rows, read_bytes_per_s);
-    return 0;
-  }
+void print_json(const RoundSettings& settings, const std::vector<RoundRow>& rows,
+                const std::vector<OpTable>& tables, double read_bytes_per_s) {
   Json out = {{"model", settings.model},
               {"tp", settings.n_ranks},
               {"kv", settings.kv},
-              {"read_bytes_per_s", read_bytes_per_s},
-              {"op_times", op_times}};
+              {"read_bytes_per_s", read_bytes_per_s}};
   for (const RoundRow& row : rows) {
     out["rounds"].push_back({{"drafts", row.n_drafts},
                              {"context", row.context},
@@ -195,7 +226,35 @@ int bench_round(const RoundSettings& settings) {
                              {"seconds", row.seconds},
                              {"floor_seconds", row.floor_seconds}});
   }
+  for (const OpTable& table : tables) out["op_times"].push_back(json_of(table));
   fmt::print("{}\n", out.dump(1));
+}
+
+int bench_round(const RoundSettings& settings) {
+  const double read_bytes_per_s = read_rate(settings.devices);
+  std::vector<RoundRow> rows;
+  std::vector<OpTable> tables;
+  for (const int n_drafts : settings.drafts) {
+    const TempDir folder;
+    const std::vector<EngineTiming> timings =
+        run_engine(settings, n_drafts, settings.contexts, false, folder);
+    for (size_t i = 0; i < settings.contexts.size(); ++i) {
+      const EngineTiming& timing = timings[2 * i + 1];
+      rows.push_back({n_drafts, settings.contexts[i], timing.n_rounds,
+                      timing.decode_s / static_cast<double>(timing.n_rounds),
+                      floor_bytes(settings, n_drafts, settings.contexts[i]) / read_bytes_per_s});
+    }
+    if (!settings.ops) continue;
+    for (const int64_t context : settings.contexts) {
+      tables.push_back(time_ops(settings, n_drafts, context));
+    }
+  }
+  if (settings.json) {
+    print_json(settings, rows, tables, read_bytes_per_s);
+    return 0;
+  }
+  print_rows(settings, rows, read_bytes_per_s);
+  for (const OpTable& table : tables) print_ops(table);
   return 0;
 }
 
@@ -226,8 +285,12 @@ void add_round_command(CLI::App& app, int& exit_code) {
   command->add_option("--rounds", settings->n_rounds, "Tokens to generate at each context")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  command->add_flag("--time-ops", settings->time_ops,
-                    "Also what each kind of op takes, of all rounds; slows them");
+  command
+      ->add_option("--ops", settings->ops,
+                   "on: also what each kind of op takes, in a start of its own for each context")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}))
+      ->default_str("on");
   command->add_flag("--json", settings->json, "Print JSON instead of tables");
   command->callback([settings, &exit_code] { exit_code = bench_round(*settings); });
 }

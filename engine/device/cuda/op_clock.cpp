@@ -12,6 +12,7 @@ void OpClock::begin(OpTimeline& timeline) {
   timeline_ = &timeline;
   timeline.n_used_ = 0;
   record("start");
+  record(kNoOp);
 }
 
 void OpClock::record(const char* op) {

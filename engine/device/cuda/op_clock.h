@@ -13,6 +13,9 @@
 
 namespace lockstep {
 
+// Name of the interval between two events with nothing between them, once a pass.
+inline constexpr const char* kNoOp = "events alone";
+
 // The events of one pass, in order. They belong to it and are recorded anew each time it runs.
 class OpTimeline {
  public:

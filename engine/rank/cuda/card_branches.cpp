@@ -1,7 +1,6 @@
 #include "engine/rank/cuda/card_branches.h"
 
 #include <cmath>
-#include <set>
 
 #include "engine/ops/attention/cuda/attention_cuda.h"
 #include "engine/ops/causal_conv/cuda/causal_conv_cuda.h"
@@ -38,27 +37,29 @@ LinearCudaArgs product_args(const CardModel& card, const CardMatrix& matrix, Lin
 void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_stride,
               int64_t n_columns, std::initializer_list<CardProduct> products, bool beside) {
   Stream& stream = beside ? card.side.stream() : *card.stream;
-  std::byte* room = card.buffers.prepared[beside ? 1 : 0];
-  std::set<const LinearRoute*> done;
-  for (const CardProduct& first : products) {
-    const LinearRoute* route = first.pieces.front().plan.route;
-    if (!done.insert(route).second) continue;
-    bool prepared = false;
-    for (const CardProduct& product : products) {
-      if (product.pieces.front().plan.route != route) continue;
-      int64_t first_row = 0;
-      for (const CardMatrix& piece : product.pieces) {
-        const int64_t element = product.output == CudaOutput::fp32 ? 4 : 2;
-        LinearCudaArgs args = product_args(card, piece, pass, x, x_stride, n_columns, room);
-        args.out = static_cast<std::byte*>(product.out) + first_row * element;
-        args.out_stride = product.out_stride;
-        args.output = product.output;
-        if (!prepared) linear_prepare_cuda(args, stream);
-        prepared = true;
-        linear_prepared_cuda(args, stream);
-        first_row += piece.plan.n_rows;
-      }
+  std::vector<LinearCudaArgs> all;
+  for (const CardProduct& product : products) {
+    const int64_t element = product.output == CudaOutput::fp32 ? 4 : 2;
+    int64_t first_row = 0;
+    for (const CardMatrix& piece : product.pieces) {
+      LinearCudaArgs args = product_args(card, piece, pass, x, x_stride, n_columns,
+                                         card.buffers.prepared[beside ? 1 : 0]);
+      args.out = static_cast<std::byte*>(product.out) + first_row * element;
+      args.out_stride = product.out_stride;
+      args.output = product.output;
+      all.push_back(args);
+      first_row += piece.plan.n_rows;
     }
+  }
+  std::vector<bool> done(all.size());
+  for (size_t first = 0; first < all.size(); ++first) {
+    std::vector<LinearCudaArgs> group;
+    for (size_t i = first; i < all.size(); ++i) {
+      if (done[i] || !multiply_together(all[first].plan, all[i].plan)) continue;
+      group.push_back(all[i]);
+      done[i] = true;
+    }
+    if (!group.empty()) linear_group_cuda(group, stream);
   }
 }
 
@@ -79,11 +80,13 @@ void row_parallel(CardModel& card, const CardPieces& halves, const uint16_t* x, 
     products.push_back(args);
     first_column += halves[part].plan.n_cols;
   }
-  // Products side by side: the second reads its weights while the first ends.
-  for (const LinearCudaArgs& args : products) linear_prepare_cuda(args, *card.stream);
-  for (const LinearCudaArgs& args : products) linear_prepared_cuda(args, *card.stream);
+  if (products.size() > 1) {
+    linear_halves_cuda(products[0], products[1], *card.stream);
+    card.clock.mark(what);
+    return;
+  }
+  linear_cuda(products[0], *card.stream);
   card.clock.mark(what);
-  if (halves.size() > 1) return;
   card.transport->all_reduce(card.buffers.partials[0], n_columns * hidden, Rounding::bf16,
                              *card.stream);
   card.clock.mark("exchange of partial sums");
@@ -338,17 +341,45 @@ void replay_gdn(CardModel& card, const CardBatch& pass) {
   }
 }
 
+namespace {
+
+// buffers.wide[0] = silu(gate product) * up product, rows of whole pieces together.
+void gated_products(CardModel& card, const CardLayer& layer, const CardBatch& pass, int64_t width) {
+  const PassBuffers& buffers = card.buffers;
+  int64_t first_row = 0;
+  for (size_t piece = 0; piece < layer.gate_proj.size(); ++piece) {
+    const auto product = [&](const CardPieces& pieces, uint16_t* out) {
+      LinearCudaArgs args =
+          product_args(card, pieces[piece], pass.products, buffers.normed,
+                       card.model.config.hidden_size, pass.batch.n_columns(), buffers.prepared[0]);
+      args.out = out + first_row;
+      args.out_stride = width;
+      return args;
+    };
+    linear_swiglu_cuda(product(layer.gate_proj, buffers.wide[0]),
+                       product(layer.up_proj, buffers.wide[1]), *card.stream);
+    first_row += layer.gate_proj[piece].plan.n_rows;
+  }
+  card.clock.mark("products gate, up, swiglu");
+}
+
+}  // namespace
+
 void mlp_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass) {
   const int64_t n_columns = pass.batch.n_columns();
   const int64_t width = card.model.weights.dims.intermediate_size;
   const PassBuffers& buffers = card.buffers;
-  multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n_columns,
-           {{layer.gate_proj, buffers.wide[0], width}, {layer.up_proj, buffers.wide[1], width}});
-  card.clock.mark("products gate, up");
-  swiglu_cuda(
-      {buffers.wide[0], width, buffers.wide[1], width, buffers.wide[0], width, n_columns, width},
-      *card.stream);
-  card.clock.mark("swiglu");
+  if (layer.gates_in_pairs) {
+    gated_products(card, layer, pass, width);
+  } else {
+    multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n_columns,
+             {{layer.gate_proj, buffers.wide[0], width}, {layer.up_proj, buffers.wide[1], width}});
+    card.clock.mark("products gate, up");
+    swiglu_cuda(
+        {buffers.wide[0], width, buffers.wide[1], width, buffers.wide[0], width, n_columns, width},
+        *card.stream);
+    card.clock.mark("swiglu");
+  }
   row_parallel(card, layer.down_proj, buffers.wide[0], width, pass, "product down");
 }
 

@@ -28,8 +28,8 @@ struct CardProduct {
   CudaOutput output = CudaOutput::bf16;
 };
 
-// x [n_columns, width] with a row stride. Rows are prepared once for all matrices of a codec.
-// `beside`: on the side stream, where products of halves must not run at the same time.
+// x [n_columns, width] with a row stride. Matrices of one codec go together, in decode as one
+// launch. `beside`: on the side stream, where products of halves must not run at the same time.
 void multiply(CardModel& card, LinearPass pass, const uint16_t* x, int64_t x_stride,
               int64_t n_columns, std::initializer_list<CardProduct> products, bool beside = false);
 

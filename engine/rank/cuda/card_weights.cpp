@@ -17,6 +17,20 @@ std::vector<std::byte> copied(const std::byte* from, int64_t n_bytes) {
   return {from, from + n_bytes};
 }
 
+// Halves of K go into one launch.
+void require_halves(const std::string& name, const CardPieces& halves) {
+  if (halves.size() == 1) return;
+  if (halves.size() == 2 && multiply_as_halves(halves[0].plan, halves[1].plan)) return;
+  fail("{}: no CUDA route multiplies {} parts of K that are no two halves", name, halves.size());
+}
+
+bool are_pairs(const CardPieces& gates, const CardPieces& ups) {
+  return std::equal(gates.begin(), gates.end(), ups.begin(), ups.end(),
+                    [](const CardMatrix& gate, const CardMatrix& up) {
+                      return multiply_as_halves(gate.plan, up.plan);
+                    });
+}
+
 }  // namespace
 
 void CardUpload::add(const std::string& name, const MatrixPieces& matrices, CardPieces& target) {
@@ -68,6 +82,7 @@ void CardUpload::add_layer(const std::string& name, const LayerWeights& weights,
     add(name + ".self_attn.k_proj", attention.k_proj, target.k_proj);
     add(name + ".self_attn.v_proj", attention.v_proj, target.v_proj);
     add(name + ".self_attn.o_proj", attention.o_proj, target.o_proj);
+    require_halves(name + ".self_attn.o_proj", target.o_proj);
     add(name + ".self_attn.q_norm", attention.q_norm, target.q_norm);
     add(name + ".self_attn.k_norm", attention.k_norm, target.k_norm);
   } else {
@@ -77,6 +92,7 @@ void CardUpload::add_layer(const std::string& name, const LayerWeights& weights,
     add(name + ".linear_attn.in_proj_a", gdn.in_proj_a, target.in_proj_a);
     add(name + ".linear_attn.in_proj_b", gdn.in_proj_b, target.in_proj_b);
     add(name + ".linear_attn.out_proj", gdn.out_proj, target.out_proj);
+    require_halves(name + ".linear_attn.out_proj", target.out_proj);
     add(name + ".linear_attn.conv1d", gdn.conv, target.conv);
     add(name + ".linear_attn.A_log", gdn.a_log, target.a_log);
     add(name + ".linear_attn.dt_bias", gdn.dt_bias, target.dt_bias);
@@ -85,6 +101,8 @@ void CardUpload::add_layer(const std::string& name, const LayerWeights& weights,
   add(name + ".mlp.gate_proj", weights.mlp.gate_proj, target.gate_proj);
   add(name + ".mlp.up_proj", weights.mlp.up_proj, target.up_proj);
   add(name + ".mlp.down_proj", weights.mlp.down_proj, target.down_proj);
+  require_halves(name + ".mlp.down_proj", target.down_proj);
+  target.gates_in_pairs = are_pairs(target.gate_proj, target.up_proj);
 }
 
 void CardUpload::add(const RankWeights& weights, CardWeights& target) {

@@ -32,6 +32,7 @@ struct CardLayer {
   const float* dt_bias = nullptr;
   const float* norm = nullptr;
   CardPieces gate_proj, up_proj, down_proj;
+  bool gates_in_pairs = false;  // pieces of gate_proj and up_proj are of one codec and shape
 };
 
 struct CardMtp {

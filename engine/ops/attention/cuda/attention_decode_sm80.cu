@@ -12,6 +12,7 @@
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/attention/cuda/decode_sm80_cache.cuh"
+#include "engine/ops/common/cuda/early_launch.cuh"
 
 namespace lockstep::cuda {
 namespace {
@@ -301,6 +302,8 @@ __global__ void __launch_bounds__(kDecodeThreads, (kResidentBlocks<Cache, kTiles
   const DecodeShared<Cache, kTiles> shared{memory};
   const LaneOf l;
   const BlockSegment segment(p);
+  wait_for_earlier_kernels();
+  let_next_kernel_start();
   if (segment.empty()) return;
   const int n_steps = segment.n_steps(kPage);
   const int first_page = segment.first / kPage;
@@ -378,8 +381,8 @@ void launch(const AttentionParams& p, cudaStream_t stream) {
                                   cudaSharedmemCarveoutMaxShared),
              "attention: share of the first-level cache");
   const dim3 blocks(p.n_kv_heads, p.n_segments);
-  attention_decode_sm80<Cache, kTiles><<<blocks, kDecodeThreads, kBytes, stream>>>(p);
-  cuda_check_launch("attention_decode_sm80");
+  launch_early(attention_decode_sm80<Cache, kTiles>, blocks, kDecodeThreads, kBytes, stream, p,
+               "attention_decode_sm80");
 }
 
 template <typename Cache>

@@ -4,6 +4,7 @@
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/attention/cuda/attention_common.cuh"
+#include "engine/ops/common/cuda/early_launch.cuh"
 
 namespace lockstep::cuda {
 namespace {
@@ -50,6 +51,8 @@ __global__ void __launch_bounds__(kThreads) attention_merge(const AttentionParam
   const int n_rows = p.n_tokens * p.group;
   const int n_segments = p.segments.index_of(*p.first_position + token) + 1;
   const int64_t first = (int64_t{kv_head} * p.n_segments) * n_rows + row;
+  wait_for_earlier_kernels();
+  let_next_kernel_start();
   const float inverse =
       weigh_segments(p.statistics + first * 2, int64_t{n_rows} * 2, n_segments, weights);
   const int d = threadIdx.x % kWidth;
@@ -72,8 +75,8 @@ __global__ void __launch_bounds__(kThreads) attention_merge(const AttentionParam
 void launch_attention_merge(const AttentionParams& p, cudaStream_t stream) {
   arm_mutant();
   const dim3 blocks(p.n_tokens, p.n_kv_heads * p.group);
-  attention_merge<<<blocks, kThreads, p.n_segments * sizeof(float), stream>>>(p);
-  cuda_check_launch("attention merge");
+  launch_early(attention_merge, blocks, kThreads, p.n_segments * static_cast<int>(sizeof(float)),
+               stream, p, "attention merge");
 }
 
 }  // namespace lockstep::cuda

@@ -55,6 +55,10 @@ int groups_in_block(const LinearCudaPlan& plan) {
   return static_cast<int>(std::max<int64_t>(plan.route->block_columns / plan.group, 1));
 }
 
+bool decodes_in_groups(const LinearCudaArgs& args) {
+  return args.pass == LinearPass::decode && args.plan.route->family == KernelFamily::sm80;
+}
+
 cuda::SkinnyParams params_of(const LinearCudaArgs& args) {
   cuda::SkinnyParams p{};
   static_cast<cuda::StoredMatrix&>(p) = matrix_of(args);
@@ -101,6 +105,7 @@ int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens) {
 }
 
 void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
+  if (decodes_in_groups(args)) return;
   const LinearCudaPlan& plan = args.plan;
   cuda::PrepareParams p{};
   p.n_cols = static_cast<int>(plan.n_cols);
@@ -152,34 +157,41 @@ void launch_decode_sm70(const LinearCudaArgs& args, cudaStream_t stream) {
   }
 }
 
+// How the matrices of a launch belong together.
+enum class Together : uint8_t { same_x, swiglu, halves };
+
+bool has_wide_rows(const LinearCudaArgs& args) {
+  return args.x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.x) % 16 == 0;
+}
+
 // Up to kSkinnyMatrices matrices in one launch for each eight columns.
-void launch_decode_sm80(std::span<const LinearCudaArgs> group, bool swiglu, cudaStream_t stream) {
+void launch_decode_sm80(std::span<const LinearCudaArgs> group, Together how, cudaStream_t stream) {
   const LinearCudaArgs& first = group.front();
   const LinearCudaPlan& plan = first.plan;
   cuda::SkinnyGroupParams p{};
-  p.factors_offset = static_cast<int>(plan.factors_offset);
+  p.n_parts = how == Together::halves ? static_cast<int>(group.size()) : 1;
+  p.n_matrices = static_cast<int>(group.size()) / p.n_parts;
+  p.x_stride = first.x_stride;
+  p.wide = std::all_of(group.begin(), group.end(), has_wide_rows);
+  p.n_cols = static_cast<int>(plan.n_cols);
   p.n_blocks = n_blocks(plan);
   p.group_shift = group_shift(plan);
   p.block_shared_bytes = static_cast<int>(plan.block_shared_bytes);
-  for (const LinearCudaArgs& args : group) {
-    p.matrices[p.n_matrices++] = matrix_of(args);
-    p.n_tiles += p.matrices[p.n_matrices - 1].n_tiles;
+  for (size_t m = 0; m < group.size(); ++m) {
+    p.matrices[m] = matrix_of(group[m]);
+    if (m == 0 || how == Together::same_x) p.n_tiles += p.matrices[m].n_tiles;
   }
-  if (swiglu) p.n_tiles = p.matrices[0].n_tiles;
-  for (int64_t i = 0; i < n_groups(first.n_tokens); ++i) {
-    const int64_t column = i * kSkinnyTokens;
+  for (int64_t column = 0; column < first.n_tokens; column += kSkinnyTokens) {
     p.n_tokens = static_cast<int>(std::min<int64_t>(first.n_tokens - column, kSkinnyTokens));
-    p.x = first.prepared + i * plan.prepared_bytes;
+    for (int part = 0; part < p.n_parts; ++part) {
+      p.x[part] = group[static_cast<size_t>(part)].x + column * first.x_stride;
+    }
     for (size_t m = 0; m < group.size(); ++m) {
       p.matrices[m].out = output_of_column(group[m], column);
     }
-    cuda::launch_skinny_sm80(plan.route->codec, groups_in_block(plan), p, swiglu,
+    cuda::launch_skinny_sm80(plan.route->codec, groups_in_block(plan), p, how == Together::swiglu,
                              first.n_multiprocessors, stream);
   }
-}
-
-bool decodes_in_groups(const LinearCudaArgs& args) {
-  return args.pass == LinearPass::decode && args.plan.route->family == KernelFamily::sm80;
 }
 
 }  // namespace
@@ -188,7 +200,7 @@ void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream) {
   if (args.pass == LinearPass::prefill) {
     launch_prefill(args, params_of(args), native(stream));
   } else if (decodes_in_groups(args)) {
-    launch_decode_sm80({&args, 1}, false, native(stream));
+    launch_decode_sm80({&args, 1}, Together::same_x, native(stream));
   } else {
     launch_decode_sm70(args, native(stream));
   }
@@ -202,7 +214,8 @@ void linear_group_cuda(std::span<const LinearCudaArgs> args, Stream& stream) {
   }
   constexpr size_t kMost = cuda::kSkinnyMatrices;
   for (size_t i = 0; i < args.size(); i += kMost) {
-    launch_decode_sm80(args.subspan(i, std::min(kMost, args.size() - i)), false, native(stream));
+    launch_decode_sm80(args.subspan(i, std::min(kMost, args.size() - i)), Together::same_x,
+                       native(stream));
   }
 }
 
@@ -210,15 +223,20 @@ void linear_swiglu_cuda(const LinearCudaArgs& gate, const LinearCudaArgs& up, St
   const LinearCudaArgs both[] = {gate, up};
   LOCKSTEP_CHECK(gate.plan.n_rows == up.plan.n_rows && gate.output == CudaOutput::bf16 &&
                  up.output == CudaOutput::bf16);
-  if (decodes_in_groups(gate)) {
-    linear_prepare_cuda(gate, stream);
-    return launch_decode_sm80(both, true, native(stream));
-  }
+  if (decodes_in_groups(gate)) return launch_decode_sm80(both, Together::swiglu, native(stream));
   linear_group_cuda(both, stream);
   auto* out = static_cast<uint16_t*>(gate.out);
   swiglu_cuda({out, gate.out_stride, static_cast<const uint16_t*>(up.out), up.out_stride, out,
                gate.out_stride, gate.n_tokens, gate.plan.n_rows},
               stream);
+}
+
+void linear_halves_cuda(const LinearCudaArgs& first, const LinearCudaArgs& second, Stream& stream) {
+  const LinearCudaArgs both[] = {first, second};
+  LOCKSTEP_CHECK(multiply_as_halves(first.plan, second.plan) && first.x_stride == second.x_stride);
+  if (decodes_in_groups(first)) return launch_decode_sm80(both, Together::halves, native(stream));
+  for (const LinearCudaArgs& one : both) linear_prepare_cuda(one, stream);
+  for (const LinearCudaArgs& one : both) linear_prepared_cuda(one, stream);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Several matrices in one launch, and a product that gates another: the bits of the launches one by
-// one.
+// Several matrices in one launch, a product that gates another, and halves of K: the bits of the
+// launches one by one.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -108,6 +108,48 @@ TEST_P(LinearGroupCuda, AGatedProductHasTheBitsOfItsParts) {
         ASSERT_TRUE(scratch.walls_intact());
         ASSERT_EQ(whole.values<uint16_t>(), parts.values<uint16_t>())
             << n_rows << " rows, T " << n_tokens;
+      }
+    }
+  }
+}
+
+// Few rows, so that a part has fewer tiles than blocks, and many.
+TEST_P(LinearGroupCuda, HalvesHaveTheBitsOfTheirProducts) {
+  constexpr int64_t kCols = 544;
+  constexpr int64_t kStride = 2 * kCols;
+  for (const int64_t n_rows : {1, 40, 9008}) {
+    const TestMatrix matrices[2] = {{codec(), n_rows, kCols, 51, 32},
+                                    {codec(), n_rows, kCols, 52, 32}};
+    const Loaded halves[2] = {{matrices[0].view(), family()}, {matrices[1].view(), family()}};
+    for (const int64_t n_tokens : {1, 3, 8, 9}) {
+      const std::vector<uint16_t> x = random_bf16(n_tokens, kStride, 53);
+      const GuardedBytes x_card(x);
+      for (const LinearPass pass : {LinearPass::decode, LinearPass::prefill}) {
+        const GuardedBytes prepared[2] = {
+            GuardedBytes(linear_prepared_bytes(halves[0].plan, n_tokens)),
+            GuardedBytes(linear_prepared_bytes(halves[0].plan, n_tokens))};
+        const GuardedBytes outs[2] = {GuardedBytes(n_tokens * n_rows * 4),
+                                      GuardedBytes(n_tokens * n_rows * 4)};
+        const auto product = [&](int64_t half) {
+          LinearCudaArgs args = args_of(halves[half], x_card, prepared[half], outs[half], n_tokens,
+                                        CudaOutput::fp32, pass);
+          args.x += half * kCols;
+          args.x_stride = kStride;
+          return args;
+        };
+        linear_halves_cuda(product(0), product(1), *Card::instance().stream);
+        Card::instance().stream->synchronize();
+        for (int64_t half = 0; half < 2; ++half) {
+          std::vector<uint16_t> own;
+          for (int64_t t = 0; t < n_tokens; ++t) {
+            const auto row = x.begin() + t * kStride + half * kCols;
+            own.insert(own.end(), row, row + kCols);
+          }
+          ASSERT_TRUE(outs[half].walls_intact());
+          ASSERT_EQ(outs[half].values<float>(),
+                    run(halves[half], own, n_tokens, CudaOutput::fp32, pass))
+              << n_rows << " rows, T " << n_tokens << ", half " << half;
+        }
       }
     }
   }

@@ -117,4 +117,12 @@ LinearCudaPlan plan_linear_cuda(Codec codec, int64_t n_rows, int64_t n_cols, int
   return plan;
 }
 
+bool multiply_together(const LinearCudaPlan& a, const LinearCudaPlan& b) {
+  return a.route == b.route && a.n_cols == b.n_cols && a.group == b.group;
+}
+
+bool multiply_as_halves(const LinearCudaPlan& a, const LinearCudaPlan& b) {
+  return multiply_together(a, b) && a.n_rows == b.n_rows;
+}
+
 }  // namespace lockstep

@@ -1,11 +1,11 @@
 // Activations as the skinny kernels read them: scaled by a power of two, as binary16, in the order
 // of fragments. One block a column; done once for all products that read the same activations.
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/mutant.cuh"
+#include "engine/ops/linear/cuda/activations.cuh"
 #include "engine/ops/linear/cuda/launch.h"
 #include "engine/ops/linear/cuda/skinny_params.h"
 
@@ -26,16 +26,6 @@ __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p, co
   __syncthreads();
   for (int w = 0; w < kThreads / 32; ++w) largest = max(largest, of_warp[w]);
   return largest;
-}
-
-// Exponent of the power of two for a row whose largest bfloat16 magnitude has these bits.
-__device__ __forceinline__ int row_shift(uint32_t largest) {
-  const int exponent = static_cast<int>(largest >> 7) - 127;
-  return largest == 0 || exponent == 128 ? 0 : min(14 - exponent, 126);
-}
-
-__device__ __forceinline__ float power_of_two(int exponent) {
-  return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
 // Of column `token` (0..7) of a group.
@@ -84,11 +74,6 @@ __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
 constexpr int kVector = 8;       // values of one load
 constexpr int kMostVectors = 4;  // of a thread
 
-// The largest of both magnitudes in each half of a word.
-__device__ __forceinline__ uint32_t larger_halves(uint32_t a, uint32_t b) {
-  return __vmaxu2(a & 0x7fff7fffu, b & 0x7fff7fffu);
-}
-
 // Of the block's row, kVectors vectors a thread.
 template <int kVectors>
 __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p,
@@ -111,14 +96,6 @@ __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p,
   __syncthreads();
   for (int w = 0; w < kThreads / 32; ++w) pairs = __vmaxu2(pairs, of_warp[w]);
   return max(pairs & 0xffffu, pairs >> 16);
-}
-
-// Two bfloat16 values, scaled, as binary16.
-__device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float scale) {
-  const float low = __uint_as_float(pair << 16) * scale;
-  const float high = __uint_as_float(pair & 0xffff0000u) * scale;
-  return __half_as_ushort(__float2half_rn(low)) |
-         static_cast<uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16;
 }
 
 // As prepare, for orders that leave eight columns together, each load and each store 16 bytes.

@@ -31,16 +31,21 @@ struct SkinnyParams : StoredMatrix {
   int group_shift;  // int4: log2 of the vectors (sm70) or blocks (sm80) that a group spans
 };
 
-// Matrices of one codec and width that multiply the same activations in one launch (sm80).
+// Matrices of one codec and width in one launch (sm80). Either all multiply the same activations,
+// or there are two parts of one matrix each, which multiply their own; blocks take turns.
 inline constexpr int kSkinnyMatrices = 8;
+inline constexpr int kSkinnyParts = 2;
 
 struct SkinnyGroupParams {
   StoredMatrix matrices[kSkinnyMatrices];
-  int n_matrices;
-  const std::byte* x;  // one group of prepared activations
-  int factors_offset;
+  int n_matrices;  // of a part
+  int n_parts;
+  const uint16_t* x[kSkinnyParts];  // bfloat16
+  int64_t x_stride;
+  bool wide;  // rows may be copied in vectors
+  int n_cols;
   int n_tokens;  // 1..8
-  int n_tiles;   // of all matrices; of the first where it is multiplied with the second
+  int n_tiles;   // of a part; of the first matrix where it is multiplied with the second
   int n_blocks;
   int group_shift;
   int block_shared_bytes;  // most dynamic shared memory of a block

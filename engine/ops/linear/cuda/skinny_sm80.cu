@@ -1,14 +1,15 @@
 // Products of up to eight columns, sm_80 and up. A block stays on its multiprocessor: it reads the
-// activations once into shared memory, then its groups of four warps stream through tiles of 16
-// rows, of several matrices one after the other. A warp keeps kStages - 1 blocks of weights in
-// flight, across the ends of tiles, so that the memory never waits for a sum. The next kernel of
-// the stream may start beside this one and fill its own rings.
+// activations once into shared memory and converts them there, then its groups of four warps stream
+// through tiles of 16 rows, of several matrices one after the other. A warp keeps kStages - 1
+// blocks of weights in flight, across the ends of tiles, so that the memory never waits for a sum.
+// The next kernel of the stream may start beside this one and fill its own rings.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/rows.cuh"
 #include "engine/ops/linear/cuda/launch.h"
+#include "engine/ops/linear/cuda/skinny_activations.cuh"
 #include "engine/ops/linear/cuda/tiles_sm80.cuh"
 
 namespace lockstep::cuda {
@@ -24,32 +25,22 @@ __device__ __forceinline__ void group_barrier(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroupThreads) : "memory");
 }
 
-// Rows of prepared activations to shared memory; complete after a barrier of the block.
-__device__ __forceinline__ void load_activations(const SkinnyGroupParams& p, unsigned char* to,
-                                                 int row_bytes) {
-  const int n_vectors = (row_bytes - kSm80RowPadding) / 16;
-  for (int token = 0; token < p.n_tokens; ++token) {
-    for (int i = threadIdx.x; i < n_vectors; i += blockDim.x) {
-      copy_async_16(to + token * row_bytes + i * 16, p.x + (token * n_vectors + i) * 16);
-    }
-  }
-}
-
-// The tiles of a group of warps: every stride-th of all matrices one after the other; kSwiglu: of
-// the first, each with the same tile of the second.
+// The tiles of a group of warps: every stride-th of all matrices of a part one after the other;
+// kSwiglu: of the first, each with the same tile of the second.
 template <bool kSwiglu>
 struct Walk {
   int tile;
-  int matrix = 0;
+  int matrix;
+  int end;    // of the part's matrices
   int local;  // tile of the matrix
 
-  __device__ __forceinline__ Walk(const SkinnyGroupParams& p, int first) : tile(first) {
-    local = first;
+  __device__ __forceinline__ Walk(const SkinnyGroupParams& p, int part, int first)
+      : tile(first), matrix(part * p.n_matrices), end(matrix + p.n_matrices), local(first) {
     settle(p);
   }
   __device__ __forceinline__ void settle(const SkinnyGroupParams& p) {
     if constexpr (!kSwiglu) {
-      while (matrix + 1 < p.n_matrices && local >= p.matrices[matrix].n_tiles) {
+      while (matrix + 1 < end && local >= p.matrices[matrix].n_tiles) {
         local -= p.matrices[matrix].n_tiles;
         if (mutant(Mutant::skinny_matrix_border) && local > 0) --local;
         ++matrix;
@@ -72,7 +63,7 @@ struct Output {
   int token;
   int row;  // in the tile
   bool inside;
-  float factor;
+  float factor = 1.0f;
   float row_scale;    // of the next tile, loaded long before
   float gate = 0.0f;  // of the row, where the next tile is what it gates
 
@@ -81,8 +72,6 @@ struct Output {
     token = index / 16;
     row = index % 16;
     inside = token < p.n_tokens || mutant(Mutant::linear_token_tail);
-    const bool scaled = token < p.n_tokens && !mutant(Mutant::linear_factor_lost);
-    factor = scaled ? reinterpret_cast<const float*>(p.x + p.factors_offset)[token] : 1.0f;
   }
   template <bool kSwiglu>
   __device__ __forceinline__ void load_scale(const SkinnyGroupParams& p, const Walk<kSwiglu>& at) {
@@ -183,9 +172,9 @@ struct Ring {
   uint32_t current;
   uint32_t last;  // read in the pass before: may be filled again
 
-  __device__ __forceinline__ Ring(const SkinnyGroupParams& p, int lane, int warp_slice,
-                                  int n_blocks, int first_tile, int stride, uint32_t at)
-      : walk(p, first_tile),
+  __device__ __forceinline__ Ring(const SkinnyGroupParams& p, const Walk<kSwiglu>& first, int lane,
+                                  int warp_slice, int n_blocks, int stride, uint32_t at)
+      : walk(first),
         blocks((n_blocks - warp_slice + kSplit - 1) / kSplit),
         slice(warp_slice),
         tile_stride(stride),
@@ -236,26 +225,39 @@ __global__ void __launch_bounds__(kMaxThreads)
   unsigned char* rings = shared + n_groups * 2 * buffer_floats * 4;
   unsigned char* activations = rings + n_groups * kSplit * kStages * Tile::kStageBytes;
   const int n_blocks = p.n_blocks - (mutant(Mutant::linear_last_block) ? 1 : 0);
-  const int stride = gridDim.x * n_groups;
-  const int first_tile = blockIdx.x + gridDim.x * group;
+  const int part = blockIdx.x % p.n_parts;
+  const int blocks_of_part = gridDim.x / p.n_parts;
+  const int stride = blocks_of_part * n_groups;
+  Walk<kSwiglu> at(p, part, blockIdx.x / p.n_parts + blocks_of_part * group);
 
   let_next_kernel_start();
-  Ring<Tile, kSwiglu, kStages> ring(p, lane, slice, n_blocks, first_tile, stride,
+  Ring<Tile, kSwiglu, kStages> ring(p, at, lane, slice, n_blocks, stride,
                                     shared_address(rings + warp * kStages * Tile::kStageBytes));
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) ring.fill(p, lane, ring.begin + s * Tile::kStageBytes);
-  wait_for_earlier_kernels();
-  load_activations(p, activations, row_bytes);
-  copy_async_commit();
-  Walk<kSwiglu> at(p, first_tile);
   Output output(p, slice, lane);
   output.load_scale(p, at);
+  const ActivationRows rows = {p.x[mutant(Mutant::skinny_half) ? 0 : part],
+                               p.x_stride,
+                               p.n_tokens,
+                               p.n_cols,
+                               p.wide,
+                               shared_address(activations),
+                               row_bytes,
+                               p.n_blocks * Tile::kColumns};
+  wait_for_earlier_kernels();
+  copy_activations<Tile>(rows);
+  copy_async_commit();
   copy_async_wait<0>();
+  // Maxima lie where sums will: the barrier comes between.
+  const float factor =
+      convert_activations<Tile>(rows, reinterpret_cast<uint32_t*>(shared), output.token);
+  if (!mutant(Mutant::linear_factor_lost)) output.factor = factor;
   __syncthreads();
 
   // Columns that are not there read the last one: a product never mixes columns.
-  const uint32_t x = shared_address(activations) + min(lane / 4, p.n_tokens - 1) * row_bytes +
-                     (lane % 4) * 16 + slice * (Tile::kColumns * 2);
+  const uint32_t x = rows.shared + min(lane / 4, p.n_tokens - 1) * row_bytes + (lane % 4) * 16 +
+                     slice * (Tile::kColumns * 2);
   Sums acc = {};
   int buffer = 0;
   while (at.tile < p.n_tiles) {
@@ -281,22 +283,39 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
 }
 
+// Blocks and groups of a launch. Which of them has a tile moves no bit. Few tiles are better off
+// with one block a multiprocessor, and a block needs no more groups than it has tiles.
+struct Grid {
+  int blocks;
+  int groups;
+};
+
+template <bool kSwiglu>
+Grid grid_of(const SkinnyGroupParams& p, int most_groups, bool half_fits, int n_multiprocessors) {
+  const int n_tiles = p.n_tiles * (kSwiglu ? 2 : p.n_parts);
+  const bool two = half_fits && n_tiles >= kManyTiles * n_multiprocessors;
+  const int most_blocks = (two ? 2 * n_multiprocessors : n_multiprocessors) / p.n_parts;
+  const int of_part = max(min(most_blocks, p.n_tiles), 1);
+  const int tiles_of_block = (p.n_tiles + of_part - 1) / of_part;
+  return {of_part * p.n_parts, min(most_groups, tiles_of_block)};
+}
+
 template <typename Tile, bool kSwiglu, int kStages>
-void launch_stages(const SkinnyGroupParams& p, int groups, int n_multiprocessors,
+void launch_stages(const SkinnyGroupParams& p, int most_groups, int n_multiprocessors,
                    cudaStream_t stream) {
   const auto kernel = skinny_sm80<Tile, kSwiglu, kStages>;
-  const auto bytes = static_cast<int>(skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens,
-                                                        {groups, kStages}, Tile::kStageBytes));
+  const auto bytes_with = [&p](int groups) {
+    return static_cast<int>(skinny_sm80_bytes(p.n_blocks * Tile::kColumns, p.n_tokens,
+                                              {groups, kStages}, Tile::kStageBytes));
+  };
   // The most there is: another thread may launch the kernel with other sizes.
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   p.block_shared_bytes),
              "linear: dynamic shared memory");
-  // Which block has a tile moves no bit. Few tiles are better off with one block a multiprocessor.
-  const int n_tiles = p.n_tiles * (kSwiglu ? 2 : 1);
-  const bool two = is_half_of_a_multiprocessor(bytes, p.block_shared_bytes) &&
-                   n_tiles >= kManyTiles * n_multiprocessors;
-  const int blocks = two ? 2 * n_multiprocessors : min(n_multiprocessors, p.n_tiles);
-  launch_early(kernel, blocks, groups * kGroupThreads, bytes, stream, p, "linear skinny_sm80");
+  const bool half_fits = is_half_of_a_multiprocessor(bytes_with(most_groups), p.block_shared_bytes);
+  const Grid grid = grid_of<kSwiglu>(p, most_groups, half_fits, n_multiprocessors);
+  launch_early(kernel, grid.blocks, grid.groups * kGroupThreads, bytes_with(grid.groups), stream, p,
+               "linear skinny_sm80");
 }
 
 template <typename Tile, bool kSwiglu>

@@ -1,4 +1,5 @@
 #include "engine/device/cuda/cuda_check.h"
+#include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/kernel_check.h"
 #include "engine/ops/common/cuda/row_routes.h"
 #include "engine/ops/hadamard/cuda/hadamard_cuda.h"
@@ -10,6 +11,12 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kJobs = kThreads / kLanes;
+
+struct PrepareHeadsParams {
+  PrepareHeadsCudaArgs args;
+  KvPages pages;
+  float factor;
+};
 
 // Jobs of one column: its query heads, its keys, its values.
 struct Job {
@@ -59,9 +66,10 @@ __device__ __forceinline__ void prepare(const PrepareHeadsCudaArgs& p, const Job
 }
 
 template <int kSteps>
-__global__ void __launch_bounds__(kThreads)
-    prepare_head(const PrepareHeadsCudaArgs p, const KvPages pages, float factor) {
+__global__ void __launch_bounds__(kThreads) prepare_head(const PrepareHeadsParams params) {
   constexpr int kWidth = kSteps * kLanes;
+  const PrepareHeadsCudaArgs& p = params.args;
+  const KvPages& pages = params.pages;
   const int n_queries = p.q != nullptr ? p.n_heads : 0;
   const int n_keys = p.k != nullptr ? pages.n_kv_heads : 0;
   const Job job = job_of(p, n_queries, n_keys);
@@ -72,6 +80,8 @@ __global__ void __launch_bounds__(kThreads)
     const int kv_head = job.query ? 0 : job.head;
     place = kv_place(pages, job.value, kv_head, *p.first_position + job.token, kWidth);
   }
+  wait_for_earlier_kernels();
+  let_next_kernel_start();
   float v[kSteps] = {};
   if (job.inside) head_load(source_of<kSteps>(p, job), lane, v);
   // Values are left as they are. Both halves of a warp take part in the exchanges.
@@ -80,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
     float plain[kSteps];
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) plain[j] = v[j];
-    prepare(p, job, lane, factor, v);
+    prepare(p, job, lane, params.factor, v);
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) v[j] = changes ? v[j] : plain[j];
   }
@@ -106,11 +116,10 @@ void prepare_heads_cuda(const PrepareHeadsCudaArgs& args, Stream& stream) {
   cuda::arm_mutant();
   const auto blocks = static_cast<unsigned>((n_jobs + cuda::kJobs - 1) / cuda::kJobs);
   cuda::with_head_steps(width, [&](auto steps) {
-    cuda::prepare_head<decltype(steps)::value>
-        <<<blocks, cuda::kThreads, 0, static_cast<cudaStream_t>(stream.native())>>>(
-            args, cuda::kv_pages(args.cache), hadamard_factor(width));
+    const cuda::PrepareHeadsParams params{args, cuda::kv_pages(args.cache), hadamard_factor(width)};
+    cuda::launch_early(cuda::prepare_head<decltype(steps)::value>, blocks, cuda::kThreads, 0,
+                       static_cast<cudaStream_t>(stream.native()), params, "prepare_heads");
   });
-  cuda_check_launch("prepare_heads");
 }
 
 }  // namespace lockstep
