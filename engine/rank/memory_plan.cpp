@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/progress.h"
 #include "engine/model/shard_plan.h"
+#include "engine/rank/round_memory.h"
 
 namespace lockstep {
 namespace {
@@ -62,6 +63,9 @@ MemoryPlan plan_for(const ModelConfig& config, const RankDims& dims, const Weigh
   // Snapshots lie in the host's memory, which a card's rank does not plan with.
   plan.snapshots = options.device == nullptr ? options.prefix_cache_bytes : 0;
   plan.workspace = workspace_bytes(config, dims, weights.has_mtp, options, plan.max_context);
+  if (options.device != nullptr) {
+    plan.workspace += round_bytes(config, dims, weights.has_mtp, options);
+  }
   return plan;
 }
 

@@ -18,7 +18,7 @@ struct MemoryPlan {
   int64_t kv = 0;         // pages of all slots, MTP's layer included
   int64_t states = 0;     // GDN and convolution states of all slots, and what a rewind starts from
   int64_t snapshots = 0;  // budget of the prefix cache's states; on the host, so 0 on a card
-  int64_t workspace = 0;  // activations and logits of the largest pass
+  int64_t workspace = 0;  // activations and logits of the largest pass; on a card rounds too
   int64_t max_context = 0;
   int n_slots = 0;
 

@@ -269,28 +269,35 @@ void prefill_gdn(CardModel& card, const CardLayer& layer, const Span& span, int 
                            *card.stream);
 }
 
-void decode_gdn(CardModel& card, const CardLayer& layer, const CardBatch& pass, int gdn_layer) {
+void decode_convolution(CardModel& card, const CardLayer& layer, const CardBatch& pass,
+                        int gdn_layer) {
   const CardStates& states = card.states;
-  const GdnPlace first = gdn_place(states, 0, gdn_layer);
-  const auto n_spans = static_cast<int>(pass.batch.spans.size());
   CausalConvCudaArgs conv = conv_args(card, layer);
-  conv.window = first.window;
+  conv.window = gdn_place(states, 0, gdn_layer).window;
   conv.slot_stride = states.n_layers * states.window_size;
   conv.spans = pass.inputs.rounds;
-  conv.n_spans = n_spans;
+  conv.n_spans = static_cast<int>(pass.batch.spans.size());
   causal_conv_decode_cuda(conv, *card.stream);
   card.clock.mark("convolution");
+}
+
+void decode_gates(CardModel& card, const CardLayer& layer, const CardBatch& pass, int gdn_layer,
+                  Stream& stream) {
+  const CardStates& states = card.states;
   GdnGatesCudaArgs gates = gates_args(card, layer);
-  gates.record = first.gates;
+  gates.record = gdn_place(states, 0, gdn_layer).gates;
   gates.slot_stride = states.n_layers * states.gates_size;
   gates.spans = pass.inputs.rounds;
-  gates.n_spans = n_spans;
-  gdn_gates_decode_cuda(gates, *card.stream);
-  card.clock.mark("gates");
+  gates.n_spans = static_cast<int>(pass.batch.spans.size());
+  gdn_gates_decode_cuda(gates, stream);
+}
+
+void decode_delta(CardModel& card, const CardBatch& pass, int gdn_layer) {
+  const CardStates& states = card.states;
   GatedDeltaCudaArgs delta = delta_args(card);
-  delta.state = first.state;
-  gated_delta_decode_cuda(delta, pass.inputs.rounds, n_spans, states.n_layers * states.delta_size,
-                          *card.stream);
+  delta.state = gdn_place(states, 0, gdn_layer).state;
+  gated_delta_decode_cuda(delta, pass.inputs.rounds, static_cast<int>(pass.batch.spans.size()),
+                          states.n_layers * states.delta_size, *card.stream);
   card.clock.mark("delta rule");
 }
 
@@ -301,22 +308,26 @@ void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
   const GdnConfig& gdn = card.model.weights.dims.gdn;
   const PassBuffers& buffers = card.buffers;
   const int64_t n = pass.batch.n_columns();
-  // Few rows of another codec keep few multiprocessors busy for long.
+  const Span& first = pass.batch.spans.front();
+  const bool decodes = first.phase == Phase::decode;
+  // Few rows of another codec keep few multiprocessors busy for long; gates need nothing else.
   card.side.fork(*card.stream);
   multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n,
            {{layer.in_proj_a, buffers.narrow[0], card.narrow_stride},
             {layer.in_proj_b, buffers.narrow[1], card.narrow_stride}},
            true);
+  if (decodes) decode_gates(card, layer, pass, cursor.gdn_layer, card.side.stream());
   multiply(card, pass.products, buffers.normed, card.model.config.hidden_size, n,
            {{layer.in_proj_qkv, buffers.wide[0], gdn.conv_channels()},
             {layer.in_proj_z, buffers.wide[1], gdn.v_width()}});
-  card.side.join(*card.stream);
-  card.clock.mark("products qkv, z, a, b");
-  const Span& first = pass.batch.spans.front();
-  if (first.phase == Phase::prefill) {
-    prefill_gdn(card, layer, first, cursor.gdn_layer);
+  card.clock.mark("products qkv, z");
+  if (decodes) {
+    decode_convolution(card, layer, pass, cursor.gdn_layer);
+    card.side.join(*card.stream);
+    decode_delta(card, pass, cursor.gdn_layer);
   } else {
-    decode_gdn(card, layer, pass, cursor.gdn_layer);
+    card.side.join(*card.stream);
+    prefill_gdn(card, layer, first, cursor.gdn_layer);
   }
   GatedRmsNormCudaArgs norm;
   norm.x = buffers.wide[2];
@@ -337,7 +348,10 @@ void gdn_branch(CardModel& card, const CardLayer& layer, const CardBatch& pass,
 void replay_gdn(CardModel& card, const CardBatch& pass) {
   int gdn_layer = 0;
   for (const CardLayer& layer : card.weights.layers) {
-    if (layer.kind == LayerKind::gated_delta_net) decode_gdn(card, layer, pass, gdn_layer++);
+    if (layer.kind != LayerKind::gated_delta_net) continue;
+    decode_convolution(card, layer, pass, gdn_layer);
+    decode_gates(card, layer, pass, gdn_layer, *card.stream);
+    decode_delta(card, pass, gdn_layer++);
   }
 }
 

@@ -9,21 +9,6 @@
 namespace lockstep {
 namespace {
 
-// Places of arrays in one block, each at a multiple of 16 bytes.
-class Layout {
- public:
-  template <typename T>
-  int64_t add(int64_t n) {
-    const int64_t at = end_;
-    end_ += (n * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
-    return at;
-  }
-  int64_t end() const { return end_; }
-
- private:
-  int64_t end_ = 0;
-};
-
 template <typename T>
 T* at(std::byte* block, int64_t offset) {
   return reinterpret_cast<T*>(block + offset);
@@ -32,70 +17,44 @@ T* at(std::byte* block, int64_t offset) {
 }  // namespace
 
 CardTokens::CardTokens(CardModel& card, const EngineOptions& options)
-    : card_(card),
-      n_columns_(card.limits.n_decode),
-      n_spans_(card.limits.n_slots),
-      n_live_(options.n_live_tokens > 0
-                  ? std::min<int64_t>(options.n_live_tokens, card.model.config.vocab_size)
-                  : card.model.config.vocab_size) {
-  const int64_t vocab = card.model.config.vocab_size;
-  const int64_t hidden = card.model.config.hidden_size;
-  const int64_t n_adjustments = n_columns_ * n_live_;
-  const int n_ranks = card.model.comm.n_ranks();
-  Layout in;
-  const int64_t columns = in.add<SampleColumn>(n_columns_);
-  const int64_t forced = in.add<int32_t>(n_columns_);
-  const int64_t last = in.add<int32_t>(n_spans_);
-  n_sent_bytes_ = in.end();
-  in.add<LogitAdjustment>(n_adjustments);
-  Layout out;
-  const int64_t results = out.add<SampleResult>(n_columns_);
-  const int64_t taken = out.add<int32_t>(n_spans_);
-  const int64_t drafts = out.add<int32_t>(int64_t{kMaxDrafts} * n_spans_);
-  n_fetched_bytes_ = out.end();
-  Layout between;
-  const int64_t ids = between.add<int32_t>(n_columns_);
-  const int64_t draft_ids = between.add<int32_t>(n_spans_);
-  const int64_t positions = between.add<RopePosition>(n_spans_);
-  const int64_t firsts = between.add<int32_t>(n_spans_);
-  const int64_t best = between.add<int32_t>(n_spans_);
-  const int64_t offers = between.add<DraftOffer>(n_spans_);
-  const int64_t gathered = between.add<DraftOffer>(int64_t{n_ranks} * n_spans_);
-  const int64_t rows = between.add<uint16_t>(n_spans_ * hidden);
-
+    : card_(card), shape_(round_shape(card.model.config, card.model.comm.n_ranks(), options)) {
+  const TokenPlaces places = token_places(shape_);
+  n_sent_bytes_ = places.adjustments;
+  n_fetched_bytes_ = places.fetched_bytes;
   ArenaPlan plan;
-  const int sent_block = plan.add("what sampling reads", in.end());
-  const int fetched_block = plan.add("tokens and drafts", out.end());
-  const int between_block = plan.add("places of drafts", between.end());
-  const int argmax_block = plan.add("argmax", argmax_workspace_bytes(vocab, n_spans_));
-  const int sample_block = plan.add(
-      "sampling", sample_workspace_bytes(vocab, static_cast<int>(n_columns_), n_adjustments));
+  const int sent_block = plan.add("what sampling reads", places.sent_bytes);
+  const int fetched_block = plan.add("tokens and drafts", places.fetched_bytes);
+  const int between_block = plan.add("places of drafts", places.between_bytes);
+  const int argmax_block = plan.add("argmax", places.argmax_bytes);
+  const int sample_block = plan.add("sampling", places.sample_bytes);
+  n_bytes_ = plan.total_bytes();
   arena_ = std::make_unique<Arena>(card.device, std::move(plan));
-  sent_ = std::make_unique<PinnedMemory>(in.end());
-  fetched_ = std::make_unique<PinnedMemory>(out.end());
+  sent_ = std::make_unique<PinnedMemory>(places.sent_bytes);
+  fetched_ = std::make_unique<PinnedMemory>(places.fetched_bytes);
   std::byte* sent = arena_->at(sent_block);
   std::byte* fetched = arena_->at(fetched_block);
   std::byte* middle = arena_->at(between_block);
-  buffers_.columns = at<SampleColumn>(sent, columns);
-  buffers_.forced = at<int32_t>(sent, forced);
-  buffers_.last_positions = at<int32_t>(sent, last);
-  buffers_.adjustments = at<LogitAdjustment>(sent, n_sent_bytes_);
-  buffers_.results = at<SampleResult>(fetched, results);
-  buffers_.n_taken = at<int32_t>(fetched, taken);
-  buffers_.drafts = at<int32_t>(fetched, drafts);
-  buffers_.ids = at<int32_t>(middle, ids);
-  buffers_.places = {at<int32_t>(middle, draft_ids), at<RopePosition>(middle, positions),
-                     at<int32_t>(middle, firsts)};
-  buffers_.best = at<int32_t>(middle, best);
-  buffers_.offers = at<DraftOffer>(middle, offers);
-  buffers_.gathered = at<DraftOffer>(middle, gathered);
-  buffers_.last_rows = at<uint16_t>(middle, rows);
+  buffers_.columns = at<SampleColumn>(sent, places.columns);
+  buffers_.forced = at<int32_t>(sent, places.forced);
+  buffers_.last_positions = at<int32_t>(sent, places.last_positions);
+  buffers_.adjustments = at<LogitAdjustment>(sent, places.adjustments);
+  buffers_.results = at<SampleResult>(fetched, places.results);
+  buffers_.n_taken = at<int32_t>(fetched, places.n_taken);
+  buffers_.drafts = at<int32_t>(fetched, places.drafts);
+  buffers_.ids = at<int32_t>(middle, places.ids);
+  buffers_.places = {at<int32_t>(middle, places.draft_ids),
+                     at<RopePosition>(middle, places.draft_positions),
+                     at<int32_t>(middle, places.draft_first_positions)};
+  buffers_.best = at<int32_t>(middle, places.best);
+  buffers_.offers = at<DraftOffer>(middle, places.offers);
+  buffers_.gathered = at<DraftOffer>(middle, places.gathered);
+  buffers_.last_rows = at<uint16_t>(middle, places.last_rows);
   buffers_.argmax = arena_->at(argmax_block);
   workspace_ = arena_->at(sample_block);
 }
 
 void CardTokens::send(const std::vector<ColumnAsk>& asks, const Batch& batch) {
-  LOCKSTEP_CHECK(std::ssize(asks) <= n_columns_ && std::ssize(batch.spans) <= n_spans_);
+  LOCKSTEP_CHECK(std::ssize(asks) <= shape_.n_columns && std::ssize(batch.spans) <= shape_.n_spans);
   batch_ = SampleBatch();
   n_top_.clear();
   std::byte* host = sent_->data();
@@ -107,11 +66,11 @@ void CardTokens::send(const std::vector<ColumnAsk>& asks, const Batch& batch) {
   for (size_t i = 0; i < asks.size(); ++i) {
     const ColumnAsk& ask = asks[i];
     if (ask.after.empty() || !ask.params->has_penalties()) {
-      batch_.add(*ask.params, *ask.history, n_live_, ask.position);
+      batch_.add(*ask.params, *ask.history, shape_.n_live, ask.position);
     } else {
       TokenHistory history = *ask.history;
       for (const int32_t token : ask.after) ++history.output_counts[token];
-      batch_.add(*ask.params, history, n_live_, ask.position);
+      batch_.add(*ask.params, history, shape_.n_live, ask.position);
     }
     on_host(buffers_.forced)[i] = ask.forced;
     n_top_.push_back(ask.n_top <= kMostTop ? ask.n_top : 0);
@@ -136,7 +95,7 @@ void CardTokens::choose() {
   args.logits = card_.buffers.logits;
   args.stride = card_.logits_stride;
   args.n_vocab = card_.model.config.vocab_size;
-  args.n_live = n_live_;
+  args.n_live = shape_.n_live;
   args.columns = buffers_.columns;
   args.adjustments = buffers_.adjustments;
   args.n_top = n_top_.empty() ? 0 : *std::max_element(n_top_.begin(), n_top_.end());
@@ -174,7 +133,7 @@ int32_t CardTokens::n_taken(size_t span) const {
 }
 
 int32_t CardTokens::draft(size_t step, size_t span) const {
-  return fetched(buffers_.drafts)[step * static_cast<size_t>(n_spans_) + span];
+  return fetched(buffers_.drafts)[step * static_cast<size_t>(shape_.n_spans) + span];
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "engine/rank/backend.h"
 #include "engine/rank/cuda/card_model.h"
 #include "engine/rank/limits.h"
+#include "engine/rank/round_memory.h"
 
 namespace lockstep {
 
@@ -43,7 +44,8 @@ class CardTokens {
   CardTokens(CardModel& card, const EngineOptions& options);
 
   const TokenBuffers& buffers() const { return buffers_; }
-  int n_spans_at_most() const { return n_spans_; }
+  int n_spans_at_most() const { return shape_.n_spans; }
+  int64_t n_bytes() const { return n_bytes_; }  // on the card
 
   // What is asked of the columns of a pass, in order, and of the spans of `batch`.
   void send(const std::vector<ColumnAsk>& asks, const Batch& batch);
@@ -61,9 +63,8 @@ class CardTokens {
   const T* fetched(const T* on_card) const;
 
   CardModel& card_;
-  const int64_t n_columns_;
-  const int n_spans_;
-  const int64_t n_live_;
+  const RoundShape shape_;
+  int64_t n_bytes_ = 0;
   int64_t n_sent_bytes_ = 0;  // without adjustments
   int64_t n_fetched_bytes_ = 0;
   std::unique_ptr<Arena> arena_;

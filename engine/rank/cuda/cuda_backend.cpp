@@ -52,7 +52,9 @@ class CudaBackend : public Backend {
                              int64_t n) override;
   int64_t n_recorded_rounds() const override { return rounds_.n_recorded(); }
   std::vector<OpTime> op_times() const override;
-  int64_t workspace_bytes() const override { return card_.n_workspace_bytes; }
+  int64_t workspace_bytes() const override {
+    return card_.n_workspace_bytes + tokens_.n_bytes() + (draft_rows_ ? draft_rows_->n_bytes() : 0);
+  }
 
  private:
   void begin_pass(const Batch& batch);

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/argmax/cuda/argmax_cuda.h"
+#include "engine/rank/round_memory.h"
 
 namespace lockstep {
 namespace {
@@ -24,15 +25,17 @@ DraftRows::DraftRows(CardModel& card, const MatrixPieces& head, const std::vecto
   LOCKSTEP_CHECK(width_ == std::ssize(row_ids));
   n_candidates_ = std::count_if(row_ids.begin(), row_ids.end(), [](int32_t id) { return id >= 0; });
   if (width_ == 0) return;
-  stride_ = (width_ + 3) / 4 * 4;
+  const DraftRowBytes bytes = draft_row_bytes(width_, card.limits.n_slots);
+  stride_ = bytes.stride;
   ArenaPlan plan;
   CardUpload upload(card.device.facts(), plan);
   if (!same_rows(head, card.model.weights.lm_head)) {
     upload.add("draft head", head, own_);
     pieces_ = &own_;
   }
-  const int logits = plan.add("draft logits", card.limits.n_slots * stride_ * 4);
-  const int ids = plan.add("tokens of draft rows", width_ * 4);
+  const int logits = plan.add("draft logits", bytes.logits);
+  const int ids = plan.add("tokens of draft rows", bytes.ids);
+  n_bytes_ = plan.total_bytes();
   arena_ = std::make_unique<Arena>(card.device, std::move(plan));
   upload.upload(*arena_, card.device, *card.stream, card.model.pool);
   logits_ = reinterpret_cast<float*>(arena_->at(logits));

@@ -23,6 +23,8 @@ class DraftRows {
   // buffers, whose places move on to it. All candidates must come before all other rows.
   void choose(int n_spans, int step, const CardTokens& tokens);
 
+  int64_t n_bytes() const { return n_bytes_; }  // on the card
+
  private:
   void multiply_rows(int64_t n_rows);
 
@@ -30,6 +32,7 @@ class DraftRows {
   CardPieces own_;
   const CardPieces* pieces_;
   std::unique_ptr<Arena> arena_;
+  int64_t n_bytes_ = 0;
   int64_t width_ = 0;
   int64_t stride_ = 0;
   int64_t n_candidates_ = 0;

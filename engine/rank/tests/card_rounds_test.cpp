@@ -2,6 +2,8 @@
 // without, the text and all reported numbers have the same bits. Needs LOCKSTEP_TEST_DEVICE.
 #include <gtest/gtest.h>
 
+#include "engine/rank/memory_plan.h"
+#include "engine/rank/round_memory.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {
@@ -66,6 +68,22 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
       EXPECT_EQ(x.log_sum_exp, y.log_sum_exp) << what << ", request " << i << ", step " << step;
       EXPECT_EQ(x.chosen_value, y.chosen_value) << what << ", request " << i << ", step " << step;
     }
+  }
+}
+
+TEST_F(CardRounds, StayWithinTheMemoryPlan) {
+  const GoldenModel& golden = golden_model();
+  for (const size_t n_draft_rows : {size_t{0}, size_t{96}}) {
+    EngineOptions options = round_options(3, true);
+    for (size_t i = 0; i < n_draft_rows; ++i) options.draft_vocab.push_back(static_cast<int>(i));
+    SoloEngine engine(options);
+    const std::unique_ptr<Device> device = open_device("cpu");
+    options.device = device.get();  // any: it is a card's plan
+    const MemoryPlan plan = plan_memory(golden.config, golden.whole.dims, {1, true}, options, 0);
+    EXPECT_LE(engine->backend().workspace_bytes(), plan.workspace) << n_draft_rows;
+    EXPECT_GE(engine->backend().workspace_bytes(),
+              round_bytes(golden.config, golden.whole.dims, true, options) * 9 / 10)
+        << n_draft_rows;
   }
 }
 

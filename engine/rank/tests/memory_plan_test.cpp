@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/rank/round_memory.h"
 #include "engine/rank/tests/golden_engine.h"
 
 namespace lockstep::testing {
@@ -62,6 +63,35 @@ TEST(MemoryPlan, HoldsWhatTheEngineTakes) {
   EXPECT_LE(engine->backend().workspace_bytes(), plan.workspace);
   EXPECT_GT(engine->backend().workspace_bytes(), plan.workspace / 2);
   EXPECT_EQ(plan.total(), plan.weights + plan.kv + plan.states + plan.snapshots + plan.workspace);
+}
+
+// What sampling keeps for every token that may be adjusted, drafts for every row that scores them.
+TEST(MemoryPlan, ACardCountsItsRounds) {
+  const ModelConfig& config = golden_model().config;
+  const RankDims dims = rank_dims(config, 1, 0);
+  const std::unique_ptr<Device> device = open_device("cpu");
+  EngineOptions options = plan_options();
+  const int64_t without = plan_of(options).workspace;
+  options.device = device.get();
+  const int64_t rounds = round_bytes(config, dims, true, options);
+  EXPECT_EQ(plan_of(options).workspace, without + rounds);
+  // Eight columns of two slots; bytes of an adjustment, of the logit it replaced, of a rank.
+  const int64_t vocab = config.vocab_size;
+  const int64_t sampling = 8 * vocab * (16 + 4 + 8);
+  const int64_t drafts = vocab * (2 * 4 + 4);
+  EXPECT_GT(rounds, sampling + drafts);
+  EXPECT_LT(rounds, sampling + drafts + (1 << 20));
+  const auto with = [&](auto change) {
+    EngineOptions changed = options;
+    change(changed);
+    return round_bytes(config, dims, true, changed);
+  };
+  EXPECT_LT(with([](EngineOptions& o) { o.n_drafts = 0; }), rounds / 2);
+  EXPECT_GT(with([](EngineOptions& o) { o.n_slots = 3; }), rounds);
+  EXPECT_LT(with([](EngineOptions& o) { o.n_live_tokens = 100; }), rounds);
+  const auto few_drafts = [](EngineOptions& o) { o.draft_vocab.assign(64, 1); };
+  EXPECT_LT(with(few_drafts), rounds);
+  EXPECT_GT(with(few_drafts), rounds - drafts + 64 * int64_t{config.hidden_size} * 2);
 }
 
 TEST(MemoryPlan, WeightsOfTwoRanksAreTheModelAndWhatIsReplicated) {

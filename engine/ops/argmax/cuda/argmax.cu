@@ -33,11 +33,6 @@ __global__ void __launch_bounds__(kSliceThreads)
 
 namespace lockstep {
 
-int64_t argmax_workspace_bytes(int64_t n, int n_columns) {
-  return int64_t{n_columns} * cuda::n_slices_of(n) *
-         static_cast<int64_t>(sizeof(cuda::SliceSummary));
-}
-
 void argmax_cuda(const ArgmaxCudaArgs& args, Stream& stream) {
   LOCKSTEP_KERNEL_CHECK(has_row_route(RowOp::vocabulary, args.n) && args.stride % 4 == 0);
   if (args.n_columns == 0) return;

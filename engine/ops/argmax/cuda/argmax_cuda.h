@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "engine/device/device.h"
+#include "engine/ops/argmax/cuda/slice_summary.h"
 
 namespace lockstep {
 
@@ -24,8 +25,6 @@ struct ArgmaxCudaArgs {
   int32_t* best = nullptr;
   double* log_sum_exp = nullptr;
 };
-
-int64_t argmax_workspace_bytes(int64_t n, int n_columns);
 
 void argmax_cuda(const ArgmaxCudaArgs& args, Stream& stream);
 

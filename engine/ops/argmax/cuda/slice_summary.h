@@ -22,3 +22,12 @@ constexpr int n_slices_of(int64_t n) {
 }
 
 }  // namespace lockstep::cuda
+
+namespace lockstep {
+
+constexpr int64_t argmax_workspace_bytes(int64_t n, int n_columns) {
+  return int64_t{n_columns} * cuda::n_slices_of(n) *
+         static_cast<int64_t>(sizeof(cuda::SliceSummary));
+}
+
+}  // namespace lockstep

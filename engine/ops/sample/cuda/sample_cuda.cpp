@@ -7,6 +7,7 @@
 #include "engine/base/math.h"
 #include "engine/ops/common/cuda/row_routes.h"
 #include "engine/ops/sample/cuda/sample_params.h"
+#include "engine/ops/sample/cuda/sample_workspace.h"
 
 namespace lockstep {
 namespace {
@@ -43,30 +44,7 @@ std::map<int32_t, LogitAdjustment> adjustments_of(const SamplingParams& params,
   return found;
 }
 
-struct Places {
-  int64_t summaries;
-  int64_t groups;
-  int64_t masses;
-  int64_t counts;
-  int64_t gathered;
-  int64_t saved;
-  int64_t end;
-};
-
-Places places_of(int64_t n_vocab, int n_columns, int64_t n_adjustments) {
-  constexpr int64_t kWord = 8;
-  const int64_t n_slices = int64_t{cuda::n_slices_of(n_vocab)} * n_columns;
-  Places p{};
-  p.groups = p.summaries + n_slices * static_cast<int64_t>(sizeof(cuda::SliceSummary));
-  p.masses = p.groups + n_slices * cuda::kGroups * kWord;
-  p.counts = p.masses + int64_t{n_columns} * cuda::kMassBins * kWord;
-  p.gathered = p.counts + int64_t{n_columns} * cuda::kMassBins * kWord;
-  p.saved = p.gathered + n_vocab * n_columns * kWord;
-  p.end = p.saved + n_adjustments * static_cast<int64_t>(sizeof(float));
-  return p;
-}
-
-cuda::SampleParams params_of(const SampleCudaArgs& args, const Places& places) {
+cuda::SampleParams params_of(const SampleCudaArgs& args, const SamplePlaces& places) {
   const auto at = [&](int64_t place) {
     return reinterpret_cast<uint64_t*>(args.workspace + place);
   };
@@ -115,10 +93,6 @@ void SampleBatch::add(const SamplingParams& params, const TokenHistory& history,
   any_unlisted_ |= params.temperature != 0.0f && !listed;
 }
 
-int64_t sample_workspace_bytes(int64_t n_vocab, int n_columns, int64_t n_adjustments) {
-  return places_of(n_vocab, n_columns, n_adjustments).end;
-}
-
 void sample_cuda(const SampleCudaArgs& args, Stream& stream) {
   const auto n_columns = static_cast<int>(args.batch.columns().size());
   const auto n_adjustments = static_cast<int64_t>(args.batch.adjustments().size());
@@ -126,7 +100,7 @@ void sample_cuda(const SampleCudaArgs& args, Stream& stream) {
   LOCKSTEP_CHECK(args.n_live >= 1 && args.n_live <= args.n_vocab);
   LOCKSTEP_CHECK(args.n_top >= 0 && args.n_top <= kMostTop);
   if (n_columns == 0) return;
-  const Places places = places_of(args.n_vocab, n_columns, n_adjustments);
+  const SamplePlaces places = sample_places(args.n_vocab, n_columns, n_adjustments);
   const cuda::SampleParams p = params_of(args, places);
   const auto native = static_cast<cudaStream_t>(stream.native());
   if (args.n_top > 0) cuda::launch_describe(p, native);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engine/device/device.h"
+#include "engine/ops/sample/cuda/sample_workspace.h"
 #include "engine/ops/sample/sample.h"
 
 namespace lockstep {
@@ -84,8 +85,6 @@ struct SampleCudaArgs {
   std::byte* workspace = nullptr;
   SampleResult* out = nullptr;  // on the card
 };
-
-int64_t sample_workspace_bytes(int64_t n_vocab, int n_columns, int64_t n_adjustments);
 
 void sample_cuda(const SampleCudaArgs& args, Stream& stream);
 

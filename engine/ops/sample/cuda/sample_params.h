@@ -5,10 +5,10 @@
 
 #include "engine/ops/argmax/cuda/slice_summary.h"
 #include "engine/ops/sample/cuda/sample_cuda.h"
+#include "engine/ops/sample/cuda/sample_workspace.h"
 
 namespace lockstep::cuda {
 
-inline constexpr int kMassBins = 4096;
 inline constexpr double kBinsPerUnit = 64.0;  // of (largest - logit) / temperature
 inline constexpr double kMassUnit = 0x1p44;
 inline constexpr int32_t kRepeated = 1;  // flags of LogitAdjustment
