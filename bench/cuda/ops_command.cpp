@@ -31,7 +31,7 @@ constexpr bool kMayAblate = false;
 // Kernels that can leave work out are in lockstep-bench-ablate alone.
 void arm_ablation(const std::string& what) {
   if (what.empty()) return;
-  const char* number = what == "math" ? "101" : "102";
+  const char* number = what == "math" ? "1001" : "1002";
   setenv("LOCKSTEP_KERNEL_MUTANT", number, 1);
   fmt::print("without {}: results are wrong, times show what the kernels wait for\n", what);
 }

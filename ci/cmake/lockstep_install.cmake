@@ -29,7 +29,7 @@ if(LOCKSTEP_CUDA AND LOCKSTEP_TESTS)
   # Mutants as mutant.cuh numbers them, each with the op whose kernels ask for it.
   set(mutants)
   set(header ${CMAKE_SOURCE_DIR}/engine/ops/common/cuda/mutant.cuh)
-  file(STRINGS ${header} lines REGEX "^  [a-z_0-9]+ = [1-9][0-9]?,")
+  file(STRINGS ${header} lines REGEX "^  [a-z_0-9]+ = [1-9][0-9]?[0-9]?,")
   file(GLOB kernels engine/ops/*/cuda/*.cu engine/ops/*/cuda/*.cuh)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
   foreach(line ${lines})

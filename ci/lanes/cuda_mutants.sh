@@ -35,6 +35,6 @@ while read -r name number; do
     echo "SURVIVED $name"
     survivors=$((survivors + 1))
   fi
-done < <(sed -nE 's/^  ([a-z_0-9]+) = ([1-9][0-9]?),.*/\1 \2/p' "$header")
+done < <(sed -nE 's/^  ([a-z_0-9]+) = ([1-9][0-9]{0,2}),.*/\1 \2/p' "$header")
 echo "$survivors survived"
 [ "$survivors" -eq 0 ]

@@ -116,8 +116,8 @@ enum class Mutant : int {
   sample_not_restored = 99,        // logits keep their penalties
 
   // No faults but ablations, for lockstep-bench-ablate: what is left without half of the work.
-  ablate_math = 101,
-  ablate_loads = 102,
+  ablate_math = 1001,
+  ablate_loads = 1002,
 };
 
 #ifdef LOCKSTEP_KERNEL_MUTANTS
