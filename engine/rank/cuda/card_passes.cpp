@@ -138,7 +138,10 @@ void card_logits(CardModel& card, int64_t first_column, int64_t n_columns) {
   card.clock.mark("exchange of logits");
 }
 
-void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows) {
+namespace {
+
+// Rows of the MTP layer to buffers.mtp_x, and their norm to buffers.normed.
+void enter_mtp(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows) {
   const int64_t n = pass.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   const CardMtp& mtp = card.weights.mtp;
@@ -151,19 +154,39 @@ void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_row
            {{mtp.fc, buffers.mtp_x, hidden}});
   card.clock.mark("product mtp.fc");
   norm_rows(card, buffers.mtp_x, mtp.layer.input_norm, n, buffers.normed, hidden);
-  store_kv(card, mtp.layer, pass, card.model.config.n_kv_layers());
+}
+
+// What follows the attention of the MTP layer's rows x.
+void leave_mtp(CardModel& card, const CardBatch& pass, uint16_t* x) {
+  const int64_t n = pass.batch.n_columns();
+  const CardMtp& mtp = card.weights.mtp;
+  add_branch_and_norm(card, x, mtp.layer.post_attention_norm, n);
+  mlp_branch(card, mtp.layer, pass);
+  add_branch_and_norm(card, x, mtp.norm, n);
+}
+
+}  // namespace
+
+void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows) {
+  enter_mtp(card, pass, hidden_rows);
+  store_kv(card, card.weights.mtp.layer, pass, card.model.config.n_kv_layers());
 }
 
 void card_mtp_attend(CardModel& card, const CardBatch& last, uint16_t* x) {
-  const int64_t n = last.batch.n_columns();
   const int64_t hidden = card.model.config.hidden_size;
   const CardMtp& mtp = card.weights.mtp;
   make_angles(card, last);
-  norm_rows(card, x, mtp.layer.input_norm, n, card.buffers.normed, hidden);
+  norm_rows(card, x, mtp.layer.input_norm, last.batch.n_columns(), card.buffers.normed, hidden);
   attend(card, mtp.layer, last, card.model.config.n_kv_layers());
-  add_branch_and_norm(card, x, mtp.layer.post_attention_norm, n);
-  mlp_branch(card, mtp.layer, last);
-  add_branch_and_norm(card, x, mtp.norm, n);
+  leave_mtp(card, last, x);
+}
+
+void card_mtp_step(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows) {
+  enter_mtp(card, pass, hidden_rows);
+  LayerCursor cursor;
+  cursor.kv_layer = card.model.config.n_kv_layers();
+  attention_branch(card, card.weights.mtp.layer, pass, cursor);
+  leave_mtp(card, pass, card.buffers.mtp_x);
 }
 
 }  // namespace lockstep

@@ -21,5 +21,7 @@ void card_mtp_store(CardModel& card, const CardBatch& pass, uint16_t* hidden_row
 // The rest, for a batch of the last column of each span, whose rows of that residual stream are
 // x [n_spans, hidden]: buffers.normed [n_spans, hidden].
 void card_mtp_attend(CardModel& card, const CardBatch& last, uint16_t* x);
+// Both at once, with their bits, for a batch that has one column of each span.
+void card_mtp_step(CardModel& card, const CardBatch& pass, uint16_t* hidden_rows);
 
 }  // namespace lockstep

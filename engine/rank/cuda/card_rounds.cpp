@@ -154,8 +154,11 @@ void CardRounds::enqueue_drafts(const CardBatch& pass, int n_drafts, DraftRows& 
       {buffers.places.ids, buffers.places.positions, buffers.places.first_positions, nullptr}};
   draft.n_segments = pass.n_segments;
   for (int step = 0; step < n_drafts; ++step) {
-    if (step > 0) card_mtp_store(card_, draft, card_.buffers.normed);
-    card_mtp_attend(card_, draft, step == 0 ? buffers.last_rows : card_.buffers.mtp_x);
+    if (step == 0) {
+      card_mtp_attend(card_, draft, buffers.last_rows);
+    } else {
+      card_mtp_step(card_, draft, card_.buffers.normed);
+    }
     head.choose(static_cast<int>(last.spans.size()), step, tokens_);
   }
 }
