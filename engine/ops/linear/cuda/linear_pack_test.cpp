@@ -144,6 +144,25 @@ TEST(LinearPlan, WhatIsNotRegisteredIsAnErrorThatNamesTheMatrix) {
 
 // Every launch that the plan lets through has a shape; few columns leave half of the card's memory
 // to the next kernel.
+TEST(LinearPlan, MatricesOfOneLaunchAreOfOneRouteWidthAndGroup) {
+  const auto plan = [](Codec codec, int64_t n_rows, int64_t n_cols, int64_t group,
+                       KernelFamily family) {
+    return plan_linear_cuda(codec, n_rows, n_cols, group, family, kCardShared, "test");
+  };
+  const LinearCudaPlan first = plan(Codec::int4, 64, 512, 128, KernelFamily::sm80);
+  const LinearCudaPlan longer = plan(Codec::int4, 96, 512, 128, KernelFamily::sm80);
+  EXPECT_TRUE(multiply_together(first, longer));
+  EXPECT_FALSE(multiply_as_halves(first, longer));
+  EXPECT_TRUE(multiply_as_halves(first, plan(Codec::int4, 64, 512, 128, KernelFamily::sm80)));
+  for (const LinearCudaPlan& other : {plan(Codec::int4, 64, 512, 64, KernelFamily::sm80),
+                                      plan(Codec::int4, 64, 1024, 128, KernelFamily::sm80),
+                                      plan(Codec::fp8, 64, 512, 0, KernelFamily::sm80),
+                                      plan(Codec::int4, 64, 512, 128, KernelFamily::sm70)}) {
+    EXPECT_FALSE(multiply_together(first, other));
+    EXPECT_FALSE(multiply_as_halves(first, other));
+  }
+}
+
 TEST(LinearPlan, LaunchesOfUpToEightColumnsFit) {
   for (const LinearRoute& route : linear_routes()) {
     if (route.family != KernelFamily::sm80) continue;
