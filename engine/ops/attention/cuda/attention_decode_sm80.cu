@@ -288,6 +288,12 @@ __device__ __forceinline__ void store_values(const AttentionParams& p, const Blo
   }
 }
 
+// After what is ahead of this kernel; what follows may start.
+__device__ __forceinline__ void take_turn() {
+  wait_for_earlier_kernels();
+  let_next_kernel_start();
+}
+
 template <typename Cache, int kTiles>
 inline constexpr int kResidentBlocks = Cache::kScales ? (kTiles <= 1   ? 5
                                                          : kTiles <= 3 ? 4
@@ -302,8 +308,7 @@ __global__ void __launch_bounds__(kDecodeThreads, (kResidentBlocks<Cache, kTiles
   const DecodeShared<Cache, kTiles> shared{memory};
   const LaneOf l;
   const BlockSegment segment(p);
-  wait_for_earlier_kernels();
-  let_next_kernel_start();
+  take_turn();
   if (segment.empty()) return;
   const int n_steps = segment.n_steps(kPage);
   const int first_page = segment.first / kPage;
