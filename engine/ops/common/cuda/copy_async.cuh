@@ -78,23 +78,6 @@ __device__ __forceinline__ uint32_t load_shared_4(uint32_t from) {
   return v;
 }
 
-__device__ __forceinline__ void store_shared_16(uint32_t to, uint4 v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z),
-               "r"(v.w)
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared_8(uint32_t to, uint2 v) {
-  asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
-}
-
-// The low half of a word.
-__device__ __forceinline__ void store_shared_2(uint32_t to, uint32_t v) {
-  asm volatile("{.reg .b16 low, high; mov.b32 {low, high}, %1; st.shared.b16 [%0], low;}" ::"r"(to),
-               "r"(v)
-               : "memory");
-}
-
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

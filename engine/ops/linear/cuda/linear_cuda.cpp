@@ -104,8 +104,11 @@ int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens) {
   return n_groups(n_tokens) * plan.prepared_bytes;
 }
 
-void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
-  if (decodes_in_groups(args)) return;
+namespace {
+
+// Rows of all of `parts`, which differ in x and prepared.
+void prepare_parts(std::span<const LinearCudaArgs> parts, Stream& stream) {
+  const LinearCudaArgs& args = parts.front();
   const LinearCudaPlan& plan = args.plan;
   cuda::PrepareParams p{};
   p.n_cols = static_cast<int>(plan.n_cols);
@@ -115,11 +118,19 @@ void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
   p.block_columns = plan.route->block_columns;
   p.keep_bf16 = plan.route->codec == Codec::bf16 && plan.route->family == KernelFamily::sm80;
   p.n_tokens = static_cast<int>(args.n_tokens);
-  p.x = args.x;
-  p.out = args.prepared;
   p.group_bytes = plan.prepared_bytes;
   p.factors_offset = plan.factors_offset;
+  for (const LinearCudaArgs& part : parts) {
+    p.x[p.n_parts] = part.x;
+    p.out[p.n_parts++] = part.prepared;
+  }
   cuda::launch_prepare(p, native(stream));
+}
+
+}  // namespace
+
+void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream) {
+  prepare_parts({&args, 1}, stream);
 }
 
 namespace {
@@ -160,10 +171,6 @@ void launch_decode_sm70(const LinearCudaArgs& args, cudaStream_t stream) {
 // How the matrices of a launch belong together.
 enum class Together : uint8_t { same_x, swiglu, halves };
 
-bool has_wide_rows(const LinearCudaArgs& args) {
-  return args.x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.x) % 16 == 0;
-}
-
 // Up to kSkinnyMatrices matrices in one launch for each eight columns.
 void launch_decode_sm80(std::span<const LinearCudaArgs> group, Together how, cudaStream_t stream) {
   const LinearCudaArgs& first = group.front();
@@ -171,9 +178,7 @@ void launch_decode_sm80(std::span<const LinearCudaArgs> group, Together how, cud
   cuda::SkinnyGroupParams p{};
   p.n_parts = how == Together::halves ? static_cast<int>(group.size()) : 1;
   p.n_matrices = static_cast<int>(group.size()) / p.n_parts;
-  p.x_stride = first.x_stride;
-  p.wide = std::all_of(group.begin(), group.end(), has_wide_rows);
-  p.n_cols = static_cast<int>(plan.n_cols);
+  p.factors_offset = static_cast<int>(plan.factors_offset);
   p.n_blocks = n_blocks(plan);
   p.group_shift = group_shift(plan);
   p.block_shared_bytes = static_cast<int>(plan.block_shared_bytes);
@@ -181,10 +186,11 @@ void launch_decode_sm80(std::span<const LinearCudaArgs> group, Together how, cud
     p.matrices[m] = matrix_of(group[m]);
     if (m == 0 || how == Together::same_x) p.n_tiles += p.matrices[m].n_tiles;
   }
-  for (int64_t column = 0; column < first.n_tokens; column += kSkinnyTokens) {
+  for (int64_t i = 0; i < n_groups(first.n_tokens); ++i) {
+    const int64_t column = i * kSkinnyTokens;
     p.n_tokens = static_cast<int>(std::min<int64_t>(first.n_tokens - column, kSkinnyTokens));
     for (int part = 0; part < p.n_parts; ++part) {
-      p.x[part] = group[static_cast<size_t>(part)].x + column * first.x_stride;
+      p.x[part] = group[static_cast<size_t>(part)].prepared + i * plan.prepared_bytes;
     }
     for (size_t m = 0; m < group.size(); ++m) {
       p.matrices[m].out = output_of_column(group[m], column);
@@ -223,7 +229,10 @@ void linear_swiglu_cuda(const LinearCudaArgs& gate, const LinearCudaArgs& up, St
   const LinearCudaArgs both[] = {gate, up};
   LOCKSTEP_CHECK(gate.plan.n_rows == up.plan.n_rows && gate.output == CudaOutput::bf16 &&
                  up.output == CudaOutput::bf16);
-  if (decodes_in_groups(gate)) return launch_decode_sm80(both, Together::swiglu, native(stream));
+  if (decodes_in_groups(gate)) {
+    linear_prepare_cuda(gate, stream);
+    return launch_decode_sm80(both, Together::swiglu, native(stream));
+  }
   linear_group_cuda(both, stream);
   auto* out = static_cast<uint16_t*>(gate.out);
   swiglu_cuda({out, gate.out_stride, static_cast<const uint16_t*>(up.out), up.out_stride, out,
@@ -234,8 +243,8 @@ void linear_swiglu_cuda(const LinearCudaArgs& gate, const LinearCudaArgs& up, St
 void linear_halves_cuda(const LinearCudaArgs& first, const LinearCudaArgs& second, Stream& stream) {
   const LinearCudaArgs both[] = {first, second};
   LOCKSTEP_CHECK(multiply_as_halves(first.plan, second.plan) && first.x_stride == second.x_stride);
+  prepare_parts(both, stream);
   if (decodes_in_groups(first)) return launch_decode_sm80(both, Together::halves, native(stream));
-  for (const LinearCudaArgs& one : both) linear_prepare_cuda(one, stream);
   for (const LinearCudaArgs& one : both) linear_prepared_cuda(one, stream);
 }
 

@@ -55,8 +55,6 @@ struct LinearCudaArgs {
 // For all of n_tokens, whatever their number.
 int64_t linear_prepared_bytes(const LinearCudaPlan& plan, int64_t n_tokens);
 
-// Products of `decode` on sm80 convert their activations themselves and leave `prepared` alone.
-
 // Several matrices that multiply the same x: args differ in plan (codec, width and group are the
 // same), weight, out, out_stride and output alone. Decode on sm80: one launch for up to eight. The
 // bits are those of linear_cuda for each.
@@ -75,8 +73,7 @@ inline void linear_cuda(const LinearCudaArgs& args, Stream& stream) {
   linear_group_cuda({&args, 1}, stream);
 }
 
-// The steps of linear_cuda: x to `prepared` (nothing where products convert it themselves), and
-// from there to out.
+// The halves of linear_cuda, for clocks: x to `prepared`, and from there to out.
 void linear_prepare_cuda(const LinearCudaArgs& args, Stream& stream);
 void linear_prepared_cuda(const LinearCudaArgs& args, Stream& stream);
 

@@ -7,8 +7,7 @@
 //     sm70   one block 32 rows, mma.m8n8k4, four groups of eight rows side by side, activations
 //            read through the caches; eight warps split K
 //     sm80   one or two blocks a multiprocessor, groups of four warps that split K walk over tiles
-//            of 16 rows, mma.m16n8k16, activations in shared memory, where each block converts them
-//            for itself; several matrices in one launch
+//            of 16 rows, mma.m16n8k16, activations in shared memory; several matrices in one launch
 //     Warp w takes blocks of columns w, w + warps, ... in that order; the sums of the warps are
 //     added in their order.
 //   prefill  any number of columns, from 1 to the grid of prompts. Tiled kernels, no split of K:

@@ -1,11 +1,11 @@
 // Activations as the skinny kernels read them: scaled by a power of two, as binary16, in the order
 // of fragments. One block a column; done once for all products that read the same activations.
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/mutant.cuh"
-#include "engine/ops/linear/cuda/activations.cuh"
 #include "engine/ops/linear/cuda/launch.h"
 #include "engine/ops/linear/cuda/skinny_params.h"
 
@@ -26,6 +26,16 @@ __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p, co
   __syncthreads();
   for (int w = 0; w < kThreads / 32; ++w) largest = max(largest, of_warp[w]);
   return largest;
+}
+
+// Exponent of the power of two for a row whose largest bfloat16 magnitude has these bits.
+__device__ __forceinline__ int row_shift(uint32_t largest) {
+  const int exponent = static_cast<int>(largest >> 7) - 127;
+  return largest == 0 || exponent == 128 ? 0 : min(14 - exponent, 126);
+}
+
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
 // Of column `token` (0..7) of a group.
@@ -50,8 +60,8 @@ __device__ __forceinline__ int64_t place_of(const PrepareParams& p, int token, i
 __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
   const int token = blockIdx.x;
   const bool inside = token < p.n_tokens;
-  const uint16_t* x = p.x + token * p.x_stride;
-  std::byte* group = p.out + token / 8 * p.group_bytes;
+  const uint16_t* x = p.x[blockIdx.y] + token * p.x_stride;
+  std::byte* group = p.out[blockIdx.y] + token / 8 * p.group_bytes;
   auto* out = reinterpret_cast<uint16_t*>(group);
   let_next_kernel_start();
   wait_for_earlier_kernels();
@@ -73,6 +83,11 @@ __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
 
 constexpr int kVector = 8;       // values of one load
 constexpr int kMostVectors = 4;  // of a thread
+
+// The largest of both magnitudes in each half of a word.
+__device__ __forceinline__ uint32_t larger_halves(uint32_t a, uint32_t b) {
+  return __vmaxu2(a & 0x7fff7fffu, b & 0x7fff7fffu);
+}
 
 // Of the block's row, kVectors vectors a thread.
 template <int kVectors>
@@ -98,11 +113,20 @@ __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p,
   return max(pairs & 0xffffu, pairs >> 16);
 }
 
+// Two bfloat16 values, scaled, as binary16.
+__device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float scale) {
+  const float low = __uint_as_float(pair << 16) * scale;
+  const float high = __uint_as_float(pair & 0xffff0000u) * scale;
+  return __half_as_ushort(__float2half_rn(low)) |
+         static_cast<uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16;
+}
+
 // As prepare, for orders that leave eight columns together, each load and each store 16 bytes.
 template <int kVectors>
 __global__ void __launch_bounds__(kThreads) prepare_vectors(const PrepareParams p) {
   const int token = blockIdx.x;
-  std::byte* group = p.out + token / 8 * p.group_bytes;
+  const uint16_t* x = p.x[blockIdx.y] + token * p.x_stride;
+  std::byte* group = p.out[blockIdx.y] + token / 8 * p.group_bytes;
   auto* out = reinterpret_cast<uint16_t*>(group);
   let_next_kernel_start();
   wait_for_earlier_kernels();
@@ -110,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) prepare_vectors(const PrepareParams 
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int k = (j * kThreads + static_cast<int>(threadIdx.x)) * kVector;
-    if (k < p.n_cols) row[j] = *reinterpret_cast<const uint4*>(p.x + token * p.x_stride + k);
+    if (k < p.n_cols) row[j] = *reinterpret_cast<const uint4*>(x + k);
   }
   const int shift = p.keep_bf16 ? 0 : row_shift(largest_magnitude(p, row));
   const float scale = power_of_two(shift);
@@ -130,15 +154,18 @@ __global__ void __launch_bounds__(kThreads) prepare_vectors(const PrepareParams 
 }
 
 bool has_vectors(const PrepareParams& p) {
+  for (int part = 0; part < p.n_parts; ++part) {
+    if (reinterpret_cast<uintptr_t>(p.x[part]) % 16 != 0) return false;
+  }
   return p.order == ColumnOrder::sm80 && p.block_columns % (4 * kVector) == 0 &&
          p.n_cols % kVector == 0 && p.x_stride % kVector == 0 &&
-         reinterpret_cast<uintptr_t>(p.x) % 16 == 0 &&
          p.padded_cols <= kMostVectors * kThreads * kVector;
 }
 
 template <int kVectors>
 void launch_vectors(const PrepareParams& p, cudaStream_t stream) {
-  launch_early(prepare_vectors<kVectors>, p.n_tokens, kThreads, 0, stream, p, "linear prepare");
+  launch_early(prepare_vectors<kVectors>, dim3(p.n_tokens, p.n_parts), kThreads, 0, stream, p,
+               "linear prepare");
 }
 
 }  // namespace
@@ -158,7 +185,7 @@ void launch_prepare(const PrepareParams& p, cudaStream_t stream) {
     }
   }
   const int blocks = p.order == ColumnOrder::sm70 ? (p.n_tokens + 7) / 8 * 8 : p.n_tokens;
-  launch_early(prepare, blocks, kThreads, 0, stream, p, "linear prepare");
+  launch_early(prepare, dim3(blocks, p.n_parts), kThreads, 0, stream, p, "linear prepare");
 }
 
 }  // namespace lockstep::cuda

@@ -40,10 +40,8 @@ struct SkinnyGroupParams {
   StoredMatrix matrices[kSkinnyMatrices];
   int n_matrices;  // of a part
   int n_parts;
-  const uint16_t* x[kSkinnyParts];  // bfloat16
-  int64_t x_stride;
-  bool wide;  // rows may be copied in vectors
-  int n_cols;
+  const std::byte* x[kSkinnyParts];  // one group of prepared activations each
+  int factors_offset;
   int n_tokens;  // 1..8
   int n_tiles;   // of a part; of the first matrix where it is multiplied with the second
   int n_blocks;
@@ -65,10 +63,12 @@ __host__ __device__ inline const float* factors_of(const SkinnyParams& p, int gr
 //   sm90_int4  the same places hold column 16 m + 4 t + 2 j + e
 enum class ColumnOrder : int { sm70, sm80, sm80_int4, sm90, sm90_int4 };
 
+// Parts are rows of their own: halves of K.
 struct PrepareParams {
-  const uint16_t* x;  // bfloat16
+  const uint16_t* x[kSkinnyParts];  // bfloat16
   int64_t x_stride;
-  std::byte* out;  // groups of eight columns, each with its factors
+  std::byte* out[kSkinnyParts];  // groups of eight columns, each with its factors
+  int n_parts;
   int64_t group_bytes;
   int64_t factors_offset;
   int n_tokens;

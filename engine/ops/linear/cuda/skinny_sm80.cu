@@ -1,15 +1,14 @@
 // Products of up to eight columns, sm_80 and up. A block stays on its multiprocessor: it reads the
-// activations once into shared memory and converts them there, then its groups of four warps stream
-// through tiles of 16 rows, of several matrices one after the other. A warp keeps kStages - 1
-// blocks of weights in flight, across the ends of tiles, so that the memory never waits for a sum.
-// The next kernel of the stream may start beside this one and fill its own rings.
+// activations once into shared memory, then its groups of four warps stream through tiles of 16
+// rows, of several matrices one after the other. A warp keeps kStages - 1 blocks of weights in
+// flight, across the ends of tiles, so that the memory never waits for a sum. The next kernel of
+// the stream may start beside this one and fill its own rings.
 #include <cuda_runtime.h>
 
 #include "engine/device/cuda/cuda_check.h"
 #include "engine/ops/common/cuda/early_launch.cuh"
 #include "engine/ops/common/cuda/rows.cuh"
 #include "engine/ops/linear/cuda/launch.h"
-#include "engine/ops/linear/cuda/skinny_activations.cuh"
 #include "engine/ops/linear/cuda/tiles_sm80.cuh"
 
 namespace lockstep::cuda {
@@ -23,6 +22,17 @@ constexpr int kManyTiles = 7;  // a multiprocessor
 __device__ __forceinline__ void group_barrier(int group) {
   if (mutant(Mutant::linear_missing_barrier)) return;
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroupThreads) : "memory");
+}
+
+// Rows of prepared activations to shared memory; complete after a barrier of the block.
+__device__ __forceinline__ void load_activations(const SkinnyGroupParams& p, const std::byte* x,
+                                                 unsigned char* to, int row_bytes) {
+  const int n_vectors = (row_bytes - kSm80RowPadding) / 16;
+  for (int token = 0; token < p.n_tokens; ++token) {
+    for (int i = threadIdx.x; i < n_vectors; i += blockDim.x) {
+      copy_async_16(to + token * row_bytes + i * 16, x + (token * n_vectors + i) * 16);
+    }
+  }
 }
 
 // The tiles of a group of warps: every stride-th of all matrices of a part one after the other;
@@ -63,15 +73,18 @@ struct Output {
   int token;
   int row;  // in the tile
   bool inside;
-  float factor = 1.0f;
+  float factor;
   float row_scale;    // of the next tile, loaded long before
   float gate = 0.0f;  // of the row, where the next tile is what it gates
 
-  __device__ __forceinline__ Output(const SkinnyGroupParams& p, int slice, int lane) {
+  __device__ __forceinline__ Output(const SkinnyGroupParams& p, const std::byte* x, int slice,
+                                    int lane) {
     const int index = slice * 32 + lane;
     token = index / 16;
     row = index % 16;
     inside = token < p.n_tokens || mutant(Mutant::linear_token_tail);
+    const bool scaled = token < p.n_tokens && !mutant(Mutant::linear_factor_lost);
+    factor = scaled ? reinterpret_cast<const float*>(x + p.factors_offset)[token] : 1.0f;
   }
   template <bool kSwiglu>
   __device__ __forceinline__ void load_scale(const SkinnyGroupParams& p, const Walk<kSwiglu>& at) {
@@ -226,6 +239,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   unsigned char* activations = rings + n_groups * kSplit * kStages * Tile::kStageBytes;
   const int n_blocks = p.n_blocks - (mutant(Mutant::linear_last_block) ? 1 : 0);
   const int part = blockIdx.x % p.n_parts;
+  const std::byte* prepared = p.x[mutant(Mutant::skinny_half) ? 0 : part];
   const int blocks_of_part = gridDim.x / p.n_parts;
   const int stride = blocks_of_part * n_groups;
   Walk<kSwiglu> at(p, part, blockIdx.x / p.n_parts + blocks_of_part * group);
@@ -235,29 +249,17 @@ __global__ void __launch_bounds__(kMaxThreads)
                                     shared_address(rings + warp * kStages * Tile::kStageBytes));
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) ring.fill(p, lane, ring.begin + s * Tile::kStageBytes);
-  Output output(p, slice, lane);
-  output.load_scale(p, at);
-  const ActivationRows rows = {p.x[mutant(Mutant::skinny_half) ? 0 : part],
-                               p.x_stride,
-                               p.n_tokens,
-                               p.n_cols,
-                               p.wide,
-                               shared_address(activations),
-                               row_bytes,
-                               p.n_blocks * Tile::kColumns};
   wait_for_earlier_kernels();
-  copy_activations<Tile>(rows);
+  load_activations(p, prepared, activations, row_bytes);
   copy_async_commit();
+  Output output(p, prepared, slice, lane);
+  output.load_scale(p, at);
   copy_async_wait<0>();
-  // Maxima lie where sums will: the barrier comes between.
-  const float factor =
-      convert_activations<Tile>(rows, reinterpret_cast<uint32_t*>(shared), output.token);
-  if (!mutant(Mutant::linear_factor_lost)) output.factor = factor;
   __syncthreads();
 
   // Columns that are not there read the last one: a product never mixes columns.
-  const uint32_t x = rows.shared + min(lane / 4, p.n_tokens - 1) * row_bytes + (lane % 4) * 16 +
-                     slice * (Tile::kColumns * 2);
+  const uint32_t x = shared_address(activations) + min(lane / 4, p.n_tokens - 1) * row_bytes +
+                     (lane % 4) * 16 + slice * (Tile::kColumns * 2);
   Sums acc = {};
   int buffer = 0;
   while (at.tile < p.n_tiles) {
