@@ -14,6 +14,15 @@ namespace {
 
 constexpr int kThreads = 512;
 
+// An index into parameters would copy them to the stack.
+__device__ __forceinline__ const uint16_t* x_of_part(const PrepareParams& p) {
+  return blockIdx.y == 0 ? p.x[0] : p.x[1];
+}
+
+__device__ __forceinline__ std::byte* out_of_part(const PrepareParams& p) {
+  return blockIdx.y == 0 ? p.out[0] : p.out[1];
+}
+
 __device__ __forceinline__ uint32_t largest_magnitude(const PrepareParams& p, const uint16_t* x) {
   __shared__ uint32_t of_warp[kThreads / 32];
   const int n_cols = p.n_cols - (mutant(Mutant::prepare_maximum) ? 1 : 0);
@@ -60,8 +69,8 @@ __device__ __forceinline__ int64_t place_of(const PrepareParams& p, int token, i
 __global__ void __launch_bounds__(kThreads) prepare(const PrepareParams p) {
   const int token = blockIdx.x;
   const bool inside = token < p.n_tokens;
-  const uint16_t* x = p.x[blockIdx.y] + token * p.x_stride;
-  std::byte* group = p.out[blockIdx.y] + token / 8 * p.group_bytes;
+  const uint16_t* x = x_of_part(p) + token * p.x_stride;
+  std::byte* group = out_of_part(p) + token / 8 * p.group_bytes;
   auto* out = reinterpret_cast<uint16_t*>(group);
   let_next_kernel_start();
   wait_for_earlier_kernels();
@@ -125,8 +134,8 @@ __device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float scale) {
 template <int kVectors>
 __global__ void __launch_bounds__(kThreads) prepare_vectors(const PrepareParams p) {
   const int token = blockIdx.x;
-  const uint16_t* x = p.x[blockIdx.y] + token * p.x_stride;
-  std::byte* group = p.out[blockIdx.y] + token / 8 * p.group_bytes;
+  const uint16_t* x = x_of_part(p) + token * p.x_stride;
+  std::byte* group = out_of_part(p) + token / 8 * p.group_bytes;
   auto* out = reinterpret_cast<uint16_t*>(group);
   let_next_kernel_start();
   wait_for_earlier_kernels();
