@@ -44,7 +44,7 @@ enum class Mutant : int {
   take_first_row = 38,             // the row of a span's first column, whatever stays
   offer_row = 39,                  // a draft is offered by its row, not by that row's token
   draft_tie = 41,                  // the later rank wins a tie
-  skinny_half = 100,               // both products of halves read the first half's activations
+  skinny_half = 102,               // both products of halves read the first half's activations
   attention_mask = 12,             // a column sees the position after its own
   attention_missing_barrier = 13,  // values are weighed before all weights are there
   attention_stale_maximum = 14,    // old sums are not rescaled when the maximum grows
