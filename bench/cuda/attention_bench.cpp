@@ -57,7 +57,7 @@ class Bench {
   LaunchTimes seconds(AttentionPath path, int n_tokens) {
     const OpsSettings& settings = run_.settings;
     const KernelFamily family = settings.family == "auto"
-                                    ? attention_family(path, run_.device.facts())
+                                    ? attention_family(path, shape_.type, run_.device.facts())
                                 : settings.family == "sm70" ? KernelFamily::sm70
                                                             : KernelFamily::sm80;
     const AttentionCudaPlan plan = plan_attention_cuda(shape_, path, family, settings.segments);

@@ -30,6 +30,13 @@ AttentionShape attention_shape(const Model& model, const EngineOptions& options)
           options.kv_type, context_limit(model.config, options)};
 }
 
+AttentionCudaPlan attention_plan(const Model& model, const EngineOptions& options,
+                                 AttentionPath path, const DeviceFacts& facts) {
+  return plan_attention_cuda(attention_shape(model, options), path,
+                             attention_family(path, options.kv_type, facts), {},
+                             facts.block_shared_bytes);
+}
+
 // What the row ops of a pass need, so that a width without a kernel is an error at load.
 void require_row_routes(const Model& model, const EngineOptions& options) {
   require_row_route(RowOp::rmsnorm, model.config.hidden_size);
@@ -54,13 +61,8 @@ CardModel::CardModel(const Model& shared, const EngineOptions& options)
       clock(static_cast<cudaStream_t>(stream->native())),
       rows(*stream),
       limits(limits_of(shared, options)),
-      decode_attention(plan_attention_cuda(attention_shape(shared, options), AttentionPath::decode,
-                                           family_of_card(device.facts()), {},
-                                           device.facts().block_shared_bytes)),
-      prefill_attention(
-          plan_attention_cuda(attention_shape(shared, options), AttentionPath::prefill,
-                              attention_family(AttentionPath::prefill, device.facts()), {},
-                              device.facts().block_shared_bytes)),
+      decode_attention(attention_plan(shared, options, AttentionPath::decode, device.facts())),
+      prefill_attention(attention_plan(shared, options, AttentionPath::prefill, device.facts())),
       delta(plan_gated_delta_cuda(
           shared.weights.dims.gdn.n_k_heads, shared.weights.dims.gdn.n_v_heads,
           shared.weights.dims.gdn.k_head_dim, shared.weights.dims.gdn.v_head_dim, limits.n_columns,

@@ -44,16 +44,19 @@ void attention_cuda(const AttentionCudaArgs& args, Stream& stream) {
   const cuda::AttentionParams p = params_of(args);
   const auto native = static_cast<cudaStream_t>(stream.native());
   const bool sm80 = route.family == KernelFamily::sm80;
+  const bool sm90 = route.family == KernelFamily::sm90;
   switch (route.path) {
     case AttentionPath::decode:
       LOCKSTEP_CHECK(args.n_tokens <= kAttentionTokens);
-      (sm80 ? cuda::launch_decode_sm80 : cuda::launch_decode_sm70)(route.type, p, native);
+      (sm90   ? cuda::launch_decode_sm90
+       : sm80 ? cuda::launch_decode_sm80
+              : cuda::launch_decode_sm70)(route.type, p, native);
       cuda::launch_attention_merge(p, native);
       return;
     case AttentionPath::prefill:
-      (route.family == KernelFamily::sm90 ? cuda::launch_prefill_sm90
-       : sm80                             ? cuda::launch_prefill_sm80
-                                          : cuda::launch_prefill_sm70)(route.type, p, native);
+      (sm90   ? cuda::launch_prefill_sm90
+       : sm80 ? cuda::launch_prefill_sm80
+              : cuda::launch_prefill_sm70)(route.type, p, native);
       return;
     case AttentionPath::simple:
       cuda::launch_attention_simple(route.type, p, native);

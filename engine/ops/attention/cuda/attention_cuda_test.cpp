@@ -33,7 +33,8 @@ class AttentionCuda : public testing::TestWithParam<AttentionRoute> {
   void SetUp() override {
     LOCKSTEP_NEEDS_CARD();
     std::vector<KernelFamily> families = Card::instance().families();
-    families.push_back(attention_family(GetParam().path, Card::instance().device->facts()));
+    families.push_back(
+        attention_family(GetParam().path, GetParam().type, Card::instance().device->facts()));
     if (std::find(families.begin(), families.end(), GetParam().family) == families.end()) {
       GTEST_SKIP() << "no kernels of this family on this card";
     }

@@ -38,6 +38,7 @@ struct AttentionParams {
 
 void launch_decode_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_decode_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
+void launch_decode_sm90(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_prefill_sm70(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_prefill_sm80(KvType type, const AttentionParams& p, cudaStream_t stream);
 void launch_prefill_sm90(KvType type, const AttentionParams& p, cudaStream_t stream);

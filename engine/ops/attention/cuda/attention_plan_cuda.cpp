@@ -31,6 +31,7 @@ constexpr std::array kRoutes = {
     AttentionRoute{KernelFamily::sm80, KvType::fp16, simple},
     AttentionRoute{KernelFamily::sm80, KvType::bf16, simple},
     AttentionRoute{KernelFamily::sm80, KvType::fp32, simple},
+    AttentionRoute{KernelFamily::sm90, KvType::int8, decode},
     AttentionRoute{KernelFamily::sm90, KvType::int8, prefill},
     AttentionRoute{KernelFamily::sm90, KvType::fp16, prefill},
     AttentionRoute{KernelFamily::sm90, KvType::bf16, prefill},
@@ -78,8 +79,9 @@ std::span<const AttentionRoute> attention_routes() {
   return kRoutes;
 }
 
-KernelFamily attention_family(AttentionPath path, const DeviceFacts& facts) {
-  return path == prefill && facts.arch == 90 ? KernelFamily::sm90 : family_of_card(facts);
+KernelFamily attention_family(AttentionPath path, KvType type, const DeviceFacts& facts) {
+  const bool own = path == prefill || (path == decode && type == KvType::int8);
+  return own && facts.arch == 90 ? KernelFamily::sm90 : family_of_card(facts);
 }
 
 AttentionCudaPlan plan_attention_cuda(const AttentionShape& shape, AttentionPath path,

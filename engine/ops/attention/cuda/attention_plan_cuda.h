@@ -40,8 +40,9 @@ struct AttentionRoute {
 
 std::span<const AttentionRoute> attention_routes();
 
-// The family whose kernel this card has for a path: prefill has one of its own on cards of 9.0.
-KernelFamily attention_family(AttentionPath path, const DeviceFacts& facts);
+// The family whose kernel this card has: cards of 9.0 have one of their own for prefill and for
+// decode from an INT8 cache.
+KernelFamily attention_family(AttentionPath path, KvType type, const DeviceFacts& facts);
 
 struct AttentionShape {
   int n_heads = 0;

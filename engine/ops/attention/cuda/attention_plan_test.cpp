@@ -37,21 +37,24 @@ TEST(AttentionRoutes, EveryFamilyTypeAndPathIsThereOnce) {
   for (const KvType type : {KvType::int8, KvType::fp16, KvType::bf16}) {
     EXPECT_TRUE(seen.contains({KernelFamily::sm90, type, AttentionPath::prefill}));
   }
-  EXPECT_EQ(seen.size(), 23u);
+  EXPECT_EQ(seen.size(), 24u);
 }
 
-TEST(AttentionRoutes, PrefillOfCardsOf90HasItsOwnFamily) {
+TEST(AttentionRoutes, CardsOf90HaveAFamilyOfTheirOwn) {
   DeviceFacts facts{};
-  for (const auto& [arch, family, prefill] :
+  for (const auto& [arch, family, own] :
        {std::tuple{70, KernelFamily::sm70, KernelFamily::sm70},
         std::tuple{80, KernelFamily::sm80, KernelFamily::sm80},
         std::tuple{89, KernelFamily::sm80, KernelFamily::sm80},
         std::tuple{90, KernelFamily::sm80, KernelFamily::sm90},
         std::tuple{100, KernelFamily::sm80, KernelFamily::sm80}}) {
     facts.arch = arch;
-    EXPECT_EQ(attention_family(AttentionPath::prefill, facts), prefill);
-    EXPECT_EQ(attention_family(AttentionPath::decode, facts), family);
-    EXPECT_EQ(attention_family(AttentionPath::simple, facts), family);
+    for (const KvType type : {KvType::int8, KvType::fp16, KvType::bf16}) {
+      EXPECT_EQ(attention_family(AttentionPath::prefill, type, facts), own);
+      EXPECT_EQ(attention_family(AttentionPath::simple, type, facts), family);
+    }
+    EXPECT_EQ(attention_family(AttentionPath::decode, KvType::int8, facts), own);
+    EXPECT_EQ(attention_family(AttentionPath::decode, KvType::bf16, facts), family);
   }
 }
 

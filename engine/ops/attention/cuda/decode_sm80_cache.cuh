@@ -1,143 +1,53 @@
-// K and V of one step of attention_decode_sm80.cu: how a warp copies them and how they meet the
-// matrix instruction. Lane (g, t) = (lane / 4, lane mod 4). A warp copies what it alone reads: all
-// values of its 16 positions of K, and its 64 values of all 64 positions of V.
-//
-// Row r of a fragment of K is position r / 2 + 4 (r mod 2) of the first or second eight of the
-// warp's 16. So the words of P that a lane writes lie side by side, and the positions of V that the
-// four lanes t read lie in different banks. Chunks of 16 bytes are mixed with bits of the position
-// for the same reason.
+// K and V of a page of attention_decode_sm80.cu: how they meet the matrix instruction of a warp.
 #pragma once
 
-#include "engine/ops/attention/cuda/attention_common.cuh"
-#include "engine/ops/attention/cuda/int8_codes.cuh"
-#include "engine/ops/attention/cuda/numbers_sm80.cuh"
+#include "engine/ops/attention/cuda/decode_common.cuh"
 
 namespace lockstep::cuda {
 
-inline constexpr int kDecodeWarps = 4;
-inline constexpr int kDecodeThreads = 32 * kDecodeWarps;
-inline constexpr int kSlice = 64;                             // values of V that a warp adds up
-inline constexpr int kWarpKeys = 16;                          // positions of K that a warp scores
-inline constexpr int kWeightStride = 160;                     // bytes of a row of P
-inline constexpr int kScaleBytes = kDecodeWarps * kPage * 2;  // V scales of a step
+inline constexpr int kPaddedWeights = 160;  // bytes of a row of P
 
-struct LaneOf {
-  __device__ __forceinline__ LaneOf() {}
-  int warp = threadIdx.x / 32;
-  int lane = threadIdx.x % 32;
-  int g = threadIdx.x % 32 / 4;
-  int t = threadIdx.x % 4;
-  // Position of row g among the warp's 16; row g + 8 is 8 further.
-  __device__ __forceinline__ int near() const { return g / 2 + 4 * (g % 2); }
-};
-
-// Where this lane's copies start: offsets from the start of a page, addresses in shared memory. Two
-// of the latter: rows whose chunks are mixed in the one or the other way.
-template <typename Cache>
-struct LaneCopies {
-  int keys_from;
-  int values_from;
-  SharedAddress keys_to[2];
-  SharedAddress values_to[2];
-
-  __device__ __forceinline__ LaneCopies(const AttentionParams& p, unsigned char* keys,
-                                        unsigned char* values, LaneOf l) {
-    constexpr int kRow = Cache::kRowBytes;
-    constexpr int kPart = kRow / kDecodeWarps;
-    const int head = static_cast<int>(blockIdx.x) * kPage * kRow;
-    keys_from = head + l.warp * kWarpKeys * kRow + l.lane * 16;
-    const int key_row = l.lane * 16 / kRow;
-    const int key_chunk = l.lane % (kRow / 16);
-    const int value_row = l.lane / (kPart / 16);
-    const int value_chunk = l.lane % (kPart / 16);
-    values_from =
-        p.n_kv_heads * kPage * kRow + head + value_row * kRow + l.warp * kPart + value_chunk * 16;
+// Adds the weighted values of one page, 16 positions at a time.
+template <typename Cache, int kTiles>
+__device__ __forceinline__ void add_blocks(const unsigned char* values, const unsigned char* scales,
+                                           const unsigned char* weights, LaneOf l,
+                                           float (&sums)[4][kTiles][4]) {
+#pragma unroll(kTiles <= 3 ? 2 : 1)
+  for (int block = 0; block < kDecodeWarps; ++block) {
+    uint2 pairs[kTiles];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      keys_to[i] = shared_address(keys + key_row * kRow + (key_chunk ^ (4 * i)) * 16);
-      values_to[i] = shared_address(values + value_row * kPart +
-                                    (value_chunk ^ Cache::value_mix(value_row, 8 * i)) * 16);
+    for (int tile = 0; tile < kTiles; ++tile) {
+      pairs[tile] = *reinterpret_cast<const uint2*>(weights + (8 * tile + l.g) * kPaddedWeights +
+                                                    block * (2 * kWarpKeys) + l.t * 8);
     }
+    Cache::template add_block<kTiles>(values, scales, block, l, pairs, sums);
   }
-
-  // Start the copies of a page, or of nothing: the group is committed anyway, so that waiting
-  // counts groups.
-  __device__ __forceinline__ void start_keys(const std::byte* page) const {
-    if (page != nullptr && !mutant(Mutant::ablate_loads)) copy_keys<0>(page);
-    copy_async_commit();
-  }
-  __device__ __forceinline__ void start_values(const std::byte* page) const {
-    if (page != nullptr && !mutant(Mutant::ablate_loads)) copy_values<0>(page);
-    copy_async_commit();
-  }
-
-  // Copy i of the 16 consecutive positions of K that this warp scores.
-  template <int i>
-  __device__ __forceinline__ void copy_keys(const std::byte* page) const {
-    if constexpr (i < kWarpKeys * Cache::kRowBytes / 512) {
-      copy_async_16_at<i * 512, i * 512>(keys_to[i * 512 / Cache::kRowBytes / 4 % 2],
-                                         page + keys_from);
-      copy_keys<i + 1>(page);
-    }
-  }
-  // Copy i of this warp's 64 values of all positions.
-  template <int i>
-  __device__ __forceinline__ void copy_values(const std::byte* page) const {
-    constexpr int kRows = 512 * kDecodeWarps / Cache::kRowBytes;  // of one instruction
-    if constexpr (i < kPage / kRows) {
-      copy_async_16_at<i * 512, i * kRows * Cache::kRowBytes>(values_to[i * kRows / 8 % 2],
-                                                              page + values_from);
-      copy_values<i + 1>(page);
-    }
-  }
-};
+}
 
 struct Int8Cache {
   using Numbers = Fp16Numbers;
   static constexpr int kRowBytes = kWidth;
   static constexpr int kQueryStride = 528;  // bytes of a query row: 256 values, a shift of banks
+  static constexpr int kWeightStride = kPaddedWeights;
   static constexpr bool kScales = true;
+
+  // Bytes from the start of the query rows to values 64 i + 2 lane and + 1 of one of n_rows.
+  __device__ __forceinline__ static int query_place(int, int row, int i, LaneOf l) {
+    return row * kQueryStride + i * 128 + l.lane * 4;
+  }
+  // Bytes from the start of the weights to the lane's two positions of a row.
+  __device__ __forceinline__ static int weight_place(int row, LaneOf l) {
+    return row * kWeightStride + l.warp * (2 * kWarpKeys) + l.g * 4;
+  }
+  // Blocks of a multiprocessor.
+  static constexpr int blocks(int n_tiles) {
+    return n_tiles <= 1 ? 5 : n_tiles <= 3 ? 4 : n_tiles == 4 ? 3 : 2;
+  }
+  __device__ __forceinline__ static void publish() {}
 
   __device__ __forceinline__ static int value_mix(int row, int) { return row / 2 % 2 * 2; }
 
-  // Scales of the next step, loaded early: of K for rows g and g + 8, of V for half a position.
-  struct Scales {
-    uint2 near;
-    uint2 far;
-    uint32_t values;
-
-    // From the start of a page to the K scales of the warp's positions.
-    __device__ __forceinline__ static int offset(const AttentionParams& p, LaneOf l) {
-      return 2 * p.n_kv_heads * kPage * kWidth + static_cast<int>(blockIdx.x) * kPage * 8 +
-             l.warp * kWarpKeys * 8;
-    }
-    __device__ __forceinline__ void load(const AttentionParams& p, const std::byte* page, int at,
-                                         LaneOf l) {
-      const std::byte* keys = page + (at + l.near() * 8);
-      near = *reinterpret_cast<const uint2*>(keys);
-      far = *reinterpret_cast<const uint2*>(keys + 64);
-      values =
-          *reinterpret_cast<const uint32_t*>(page + (at + p.n_kv_heads * kPage * 8 + l.lane * 4));
-    }
-    __device__ __forceinline__ static float of(uint2 four, int group) {
-      const int at = mutant(Mutant::attention_k_scale) ? group ^ 1 : group;
-      const uint32_t pair = at < 2 ? four.x : four.y;
-      return at % 2 == 0 ? Fp16Numbers::low(pair) : Fp16Numbers::high(pair);
-    }
-    // V scales as [64 values][16 positions of a warp][pair of positions r and r + 8]. Those of
-    // positions that are not there are zeros: stale bytes may be NaN.
-    __device__ __forceinline__ void publish(unsigned char* to, int n_valid, LaneOf l) const {
-      const int position = l.lane / 2;
-      const int row = position % 4 * 2 + position / 4 % 2;
-      const bool stale =
-          l.warp * kWarpKeys + position >= n_valid && !mutant(Mutant::attention_stale_values);
-      const uint32_t pair = stale ? 0 : values;
-      const int x = mutant(Mutant::attention_v_scale) ? 1 : 0;
-      auto* out = reinterpret_cast<uint16_t*>(to) + l.warp * kWarpKeys + row * 2 + position / 8;
-      out[(l.lane % 2 * 2 + (0 ^ x)) * kPage] = static_cast<uint16_t>(pair);
-      out[(l.lane % 2 * 2 + (1 ^ x)) * kPage] = static_cast<uint16_t>(pair >> 16);
-    }
-  };
+  using Scales = Int8Scales;
 
   // [tile][row g: query rows 2 t, 2 t + 1; row g + 8: the same], without factors of query rows.
   template <int kTiles>
@@ -186,10 +96,10 @@ struct Int8Cache {
 
   // V^T of 16 positions times P^T. weights[tile]: words (positions r, r + 8) of r = 2 t, 2 t + 1.
   template <int kTiles>
-  __device__ __forceinline__ static void add(const unsigned char* values,
-                                             const unsigned char* scales, int block, LaneOf l,
-                                             const uint2 (&weights)[kTiles],
-                                             float (&sums)[4][kTiles][4]) {
+  __device__ __forceinline__ static void add_block(const unsigned char* values,
+                                                   const unsigned char* scales, int block, LaneOf l,
+                                                   const uint2 (&weights)[kTiles],
+                                                   float (&sums)[4][kTiles][4]) {
     const unsigned char* row = values + (block * kWarpKeys + l.t) * kSlice +
                                ((l.g / 2) ^ (l.t / 2 * 2)) * 16 + l.g % 2 * 8;
     const uint2 scale = *reinterpret_cast<const uint2*>(scales + l.warp * (kPage * 2) +
@@ -213,15 +123,18 @@ struct Int8Cache {
       }
     }
   }
-  // Sums of one query row, i = 0 or 1 of a tile's pair: eight values side by side.
+  // V^T of a page times P^T.
+  template <int kTiles>
+  __device__ __forceinline__ static void add(const unsigned char* values,
+                                             const unsigned char* scales,
+                                             const unsigned char* weights, LaneOf l,
+                                             float (&sums)[4][kTiles][4]) {
+    add_blocks<Int8Cache, kTiles>(values, scales, weights, l, sums);
+  }
   template <int kTiles>
   __device__ __forceinline__ static void store(float* slice, LaneOf l,
                                                const float (&sums)[4][kTiles][4], int tile, int i) {
-    auto* to = reinterpret_cast<float4*>(slice + 8 * l.g);
-    to[0] =
-        make_float4(sums[0][tile][i], sums[0][tile][2 + i], sums[1][tile][i], sums[1][tile][2 + i]);
-    to[1] =
-        make_float4(sums[2][tile][i], sums[2][tile][2 + i], sums[3][tile][i], sums[3][tile][2 + i]);
+    store_int8_sums(slice, l, sums, tile, i);
   }
   __device__ __forceinline__ static void clear_tail(unsigned char*, int, LaneOf) {}
 };
@@ -231,7 +144,20 @@ struct HalfCache {
   using Numbers = N;
   static constexpr int kRowBytes = 2 * kWidth;
   static constexpr int kQueryStride = 576;
+  static constexpr int kWeightStride = kPaddedWeights;
   static constexpr bool kScales = false;
+
+  // Bytes from the start of the query rows to values 64 i + 2 lane and + 1 of one of n_rows.
+  __device__ __forceinline__ static int query_place(int, int row, int i, LaneOf l) {
+    return row * kQueryStride + i * 128 + l.lane * 4;
+  }
+  // Bytes from the start of the weights to the lane's two positions of a row.
+  __device__ __forceinline__ static int weight_place(int row, LaneOf l) {
+    return row * kWeightStride + l.warp * (2 * kWarpKeys) + l.g * 4;
+  }
+  // Blocks of a multiprocessor.
+  static constexpr int blocks(int) { return 2; }
+  __device__ __forceinline__ static void publish() {}
 
   __device__ __forceinline__ static int value_mix(int row, int first) {
     return row % 4 + (first / 8 % 2) * 4;
@@ -265,9 +191,10 @@ struct HalfCache {
   }
 
   template <int kTiles>
-  __device__ __forceinline__ static void add(const unsigned char* values, const unsigned char*,
-                                             int block, LaneOf l, const uint2 (&weights)[kTiles],
-                                             float (&sums)[4][kTiles][4]) {
+  __device__ __forceinline__ static void add_block(const unsigned char* values,
+                                                   const unsigned char*, int block, LaneOf l,
+                                                   const uint2 (&weights)[kTiles],
+                                                   float (&sums)[4][kTiles][4]) {
     // Row `lane % 8` of matrix `lane / 8`: matrices 0 and 1 hold the positions of words 2 t, 2 and
     // 3 those of words 2 t + 1; odd ones the upper eight of 16 values.
     const int i = l.lane % 8;
@@ -284,6 +211,14 @@ struct HalfCache {
         N::mma(sums[m][tile], a[0], a[1], a[2], a[3], weights[tile].x, weights[tile].y);
       }
     }
+  }
+  // V^T of a page times P^T.
+  template <int kTiles>
+  __device__ __forceinline__ static void add(const unsigned char* values,
+                                             const unsigned char* scales,
+                                             const unsigned char* weights, LaneOf l,
+                                             float (&sums)[4][kTiles][4]) {
+    add_blocks<HalfCache, kTiles>(values, scales, weights, l, sums);
   }
   // Sums of one query row, i = 0 or 1 of a tile's pair: eight lanes have neighbours.
   template <int kTiles>

@@ -68,6 +68,7 @@ enum class Mutant : int {
   attention_sm90_rescale = 52,     // sm_90: old sums are not rescaled when the maximum grows
   attention_sm90_release = 53,     // sm_90: a tile is given back before it is read
   attention_sm90_barrier = 54,     // sm_90: a tile is read before it is there
+  attention_merge_early = 100,     // segments are merged before their sums are there
   conv_last_tap = 55,              // the newest input gets the weight of the one before
   conv_window_shift = 56,          // a prefill leaves the window one input too old
   conv_tile_border = 57,           // a tile of tokens starts with the wrong past

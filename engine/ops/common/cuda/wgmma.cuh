@@ -42,6 +42,7 @@ __device__ __forceinline__ void fence_for_wgmma() {
 }
 
 // Operands of the product below: sums i .. i + n - 1, and their places in the instruction's text.
+#define LOCKSTEP_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define LOCKSTEP_SUMS_8(i)                                                                    \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -56,7 +57,12 @@ __device__ __forceinline__ void fence_for_wgmma() {
 #define LOCKSTEP_NEW_16(i) LOCKSTEP_NEW_8(i), LOCKSTEP_NEW_8(i + 8)
 #define LOCKSTEP_NEW_32(i) LOCKSTEP_NEW_16(i), LOCKSTEP_NEW_16(i + 16)
 #define LOCKSTEP_NEW_64(i) LOCKSTEP_NEW_32(i), LOCKSTEP_NEW_32(i + 32)
-#define LOCKSTEP_PLACES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LOCKSTEP_PLACES_4 "%0, %1, %2, %3"
+#define LOCKSTEP_PLACES_8 LOCKSTEP_PLACES_4 ", %4, %5, %6, %7"
+#define LOCKSTEP_PLACES_12 LOCKSTEP_PLACES_8 ", %8, %9, %10, %11"
+#define LOCKSTEP_PLACES_16 LOCKSTEP_PLACES_12 ", %12, %13, %14, %15"
+#define LOCKSTEP_PLACES_20 LOCKSTEP_PLACES_16 ", %16, %17, %18, %19"
+#define LOCKSTEP_PLACES_24 LOCKSTEP_PLACES_20 ", %20, %21, %22, %23"
 #define LOCKSTEP_PLACES_32 \
   LOCKSTEP_PLACES_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -150,6 +156,39 @@ __device__ __forceinline__ void wgmma_rows_k16(float (&d)[128], uint32_t a0, uin
   }
 }
 
+// D = A B (+ D), 64 x 8 kTiles x 16, for few columns: binary16, operands as above. Without `add` D
+// is overwritten.
+#define LOCKSTEP_WGMMA_FEW(n_columns, places, rest, b_at, add_at, ...)                       \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " add_at                                       \
+               ", 0; wgmma.mma_async.sync.aligned.m64n" n_columns "k16.f32.f16.f16 {" places \
+               "}, {" rest "}, " b_at ", p, 1, 1, 0;}"                                       \
+               : __VA_ARGS__                                                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)))
+template <int kTiles>
+__device__ __forceinline__ void wgmma_columns(float (&d)[4 * kTiles], const uint32_t* a, uint64_t b,
+                                              bool add) {
+  static_assert(kTiles >= 1 && kTiles <= 6);
+  if constexpr (kTiles == 1) {
+    LOCKSTEP_WGMMA_FEW("8", LOCKSTEP_PLACES_4, "%4, %5, %6, %7", "%8", "%9", LOCKSTEP_SUMS_4(0));
+  } else if constexpr (kTiles == 2) {
+    LOCKSTEP_WGMMA_FEW("16", LOCKSTEP_PLACES_8, "%8, %9, %10, %11", "%12", "%13",
+                       LOCKSTEP_SUMS_8(0));
+  } else if constexpr (kTiles == 3) {
+    LOCKSTEP_WGMMA_FEW("24", LOCKSTEP_PLACES_12, "%12, %13, %14, %15", "%16", "%17",
+                       LOCKSTEP_SUMS_8(0), LOCKSTEP_SUMS_4(8));
+  } else if constexpr (kTiles == 4) {
+    LOCKSTEP_WGMMA_FEW("32", LOCKSTEP_PLACES_16, "%16, %17, %18, %19", "%20", "%21",
+                       LOCKSTEP_SUMS_8(0), LOCKSTEP_SUMS_8(8));
+  } else if constexpr (kTiles == 5) {
+    LOCKSTEP_WGMMA_FEW("40", LOCKSTEP_PLACES_20, "%20, %21, %22, %23", "%24", "%25",
+                       LOCKSTEP_SUMS_8(0), LOCKSTEP_SUMS_8(8), LOCKSTEP_SUMS_4(16));
+  } else if constexpr (kTiles == 6) {
+    LOCKSTEP_WGMMA_FEW("48", LOCKSTEP_PLACES_24, "%24, %25, %26, %27", "%28", "%29",
+                       LOCKSTEP_SUMS_8(0), LOCKSTEP_SUMS_8(8), LOCKSTEP_SUMS_8(16));
+  }
+}
+#undef LOCKSTEP_WGMMA_FEW
+
 // Keeps what touches these sums on its side of this place: products run on after their instruction.
 template <int kSums>
 __device__ __forceinline__ void hold_sums(float (&d)[kSums]) {
@@ -164,7 +203,12 @@ __device__ __forceinline__ void hold_sums(float (&d)[kSums]) {
 #undef LOCKSTEP_PLACES_128
 #undef LOCKSTEP_PLACES_64
 #undef LOCKSTEP_PLACES_32
+#undef LOCKSTEP_PLACES_24
+#undef LOCKSTEP_PLACES_20
 #undef LOCKSTEP_PLACES_16
+#undef LOCKSTEP_PLACES_12
+#undef LOCKSTEP_PLACES_8
+#undef LOCKSTEP_PLACES_4
 #undef LOCKSTEP_NEW_64
 #undef LOCKSTEP_NEW_32
 #undef LOCKSTEP_NEW_16
@@ -174,5 +218,6 @@ __device__ __forceinline__ void hold_sums(float (&d)[kSums]) {
 #undef LOCKSTEP_SUMS_32
 #undef LOCKSTEP_SUMS_16
 #undef LOCKSTEP_SUMS_8
+#undef LOCKSTEP_SUMS_4
 
 }  // namespace lockstep::cuda
