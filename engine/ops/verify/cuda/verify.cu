@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(kVerifySpans) verify_spans(const VerifyCudaArg
   p.last.first_positions[s] = p.first_positions[s] + n_before;
 }
 
-__global__ void __launch_bounds__(kRowThreads) take_rows(const TakeRowsCudaArgs p) {
+__global__ void __launch_bounds__(kRowThreads)
+    take_rows(const __grid_constant__ TakeRowsCudaArgs p) {
   const int64_t column = (int64_t{blockIdx.y} * kRowThreads + threadIdx.x) * kRowVector;
   if (column >= p.width) return;
   const int s = static_cast<int>(blockIdx.x);
