@@ -184,6 +184,8 @@ TEST(TileShape, FollowsTheWork) {
   EXPECT_EQ(kTileShapes[tile_shape_for(Codec::nvfp4, 2176, 2048, kCard)].columns, 128);
   EXPECT_EQ(kTileShapes[tile_shape_for(Codec::bf16, 2176, 2048, kCard)].columns, 128);
   EXPECT_EQ(kTileShapes[tile_shape_for(Codec::nvfp4, 320, 64, kCard)].row_tiles, 4);
+  // One round of the card rather than two.
+  EXPECT_EQ(kScaledTileShapes[tile_shape_for(Codec::fp8_block, 320, 512, kCard)].row_tiles, 12);
   for (const Codec codec : kAllCodecs) {
     const TileShape& narrow = kTileShapes[tile_shape_for(codec, 192, 16, kCard)];
     EXPECT_EQ(narrow.row_tiles, 4) << codec_name(codec);

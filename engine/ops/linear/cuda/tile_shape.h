@@ -19,11 +19,15 @@ inline constexpr std::array kTileShapes = {
     TileShape{16, 128, 1}, TileShape{8, 128, 2}, TileShape{8, 64, 2},
     TileShape{4, 64, 3},   TileShape{8, 32, 3},  TileShape{4, 32, 4},
 };
-// In place of those with 128 columns where sums are scaled: they need twice the registers.
-inline constexpr TileShape kWideScaledShape = {8, 128, 1};
+// Where sums are scaled, those with 128 columns need twice the registers.
+inline constexpr std::array kScaledTileShapes = {
+    TileShape{12, 128, 1}, TileShape{8, 128, 1}, TileShape{8, 64, 2},
+    TileShape{4, 64, 3},   TileShape{8, 32, 3},  TileShape{4, 32, 4},
+};
+static_assert(kScaledTileShapes.size() == kTileShapes.size());
 
 // Index of the shape. One of the card's multiprocessors has the most blocks; it ends after their
-// shares of its throughput, but no sooner than blocks that wait for their own chains.
+// shares of its throughput, but the last of them wait for their own chains.
 int tile_shape_for(Codec codec, int n_row_tiles, int64_t n_columns, int n_multiprocessors);
 
 }  // namespace lockstep

@@ -43,8 +43,8 @@ struct Layout {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024 + 16;  // to begin at x 1024
   static constexpr int kOutStride = tiled_out_stride(16 * S::kRowTiles);
   // A block that is alone has no other to work while its warp groups wait for each other: they may
-  // drift apart by a stage instead.
-  static constexpr bool kDrift = S::kResident == 1;
+  // drift apart by a stage instead, where there are stages enough.
+  static constexpr bool kDrift = S::kResident == 1 && kStages >= 4;
   static constexpr int kAhead = kDrift ? 2 : 1;  // stages of the ring that are not in flight
   static_assert(kStages >= 2 * kAhead && kStageBytes * kStages >= S::kTokens * kOutStride * 4);
 };
@@ -54,7 +54,7 @@ template <typename Tile, typename S>
 struct Copier {
   using L = Layout<Tile, S>;
   static constexpr int kVectors = L::kColumns / 8;  // of a row of activations
-  static constexpr int kCopies = S::kTokens * kVectors / S::kThreads;
+  static constexpr int kCopies = (S::kTokens * kVectors + S::kThreads - 1) / S::kThreads;
   static constexpr int kTokenStep = S::kThreads / kVectors;  // from one copy to the next
   static_assert(kTokenStep % 8 == 0 && kCopies >= 1);
 
@@ -77,7 +77,7 @@ struct Copier {
     const int in_block = threadIdx.x / kVectors;
     vector = threadIdx.x % kVectors;
     const int token = first_token + in_block;
-    n_copies = (p.n_tokens - token + kTokenStep - 1) / kTokenStep;
+    n_copies = (min(p.n_tokens - token, S::kTokens - in_block) + kTokenStep - 1) / kTokenStep;
     from = p.x + token / 8 * p.group_bytes + token % 8 * (p.n_blocks * Tile::kColumns * 2) +
            vector * 16;
     to = vector / 8 * L::kPanelBytes + in_block * 128 + (vector % 8 ^ in_block % 8) * 16;
@@ -305,9 +305,8 @@ void launch_shape(const SkinnyParams& p, cudaStream_t stream) {
 template <typename Tile, size_t kIndex = 0>
 void launch(const SkinnyParams& p, int shape, cudaStream_t stream) {
   arm_mutant();
-  constexpr TileShape kShape = Tile::kScaledGroups != 0 && kTileShapes[kIndex].columns == 128
-                                   ? kWideScaledShape
-                                   : kTileShapes[kIndex];
+  constexpr TileShape kShape =
+      Tile::kScaledGroups != 0 ? kScaledTileShapes[kIndex] : kTileShapes[kIndex];
   if (shape == static_cast<int>(kIndex)) {
     return launch_shape<Tile, Shape<kShape.row_tiles, kShape.columns, kShape.resident>>(p, stream);
   }
