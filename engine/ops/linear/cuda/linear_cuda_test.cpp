@@ -157,6 +157,34 @@ TEST_P(LinearCuda, AnyRangeOfActivationsStaysWithinTheBound) {
   }
 }
 
+// Rows of all magnitudes, the largest value in the last column of some. Aligned ones are prepared
+// by a kernel of their own.
+TEST_P(LinearCuda, AlignedRowsHaveTheBitsOfOthers) {
+  for (const int64_t n_cols : {32, 160, 1056, 3072}) {
+    const TestMatrix matrix(codec(), 40, n_cols, 19, 32);
+    const Loaded loaded(matrix.view(), family());
+    std::vector<uint16_t> x = random_bf16(17, n_cols, 14);
+    for (int64_t t = 0; t < 17; ++t) {
+      const auto row = x.begin() + t * n_cols;
+      const float factor = std::ldexp(1.0f, static_cast<int>(t * 9 - 70));
+      std::transform(row, row + n_cols, row,
+                     [&](uint16_t bits) { return float_to_bf16(bf16_to_float(bits) * factor); });
+      if (t % 3 == 1) row[n_cols - 1] = float_to_bf16(1e6f * factor);
+      if (t == 5) std::fill(row, row + n_cols, uint16_t{0});
+    }
+    for (const LinearPass pass : {LinearPass::decode, LinearPass::prefill}) {
+      for (const int64_t n_tokens : {1, 2, 3, 5, 8, 17}) {
+        const auto padded = [&](int64_t x_padding) {
+          return run(loaded, x, n_tokens, CudaOutput::fp32, pass, TileKernel::warps,
+                     kTileShapeOfCard, x_padding);
+        };
+        ASSERT_EQ(padded(kXPaddingOfVectors), padded(kXPadding))
+            << n_cols << " columns, T " << n_tokens;
+      }
+    }
+  }
+}
+
 TEST_P(LinearCuda, ANanActivationStaysInItsColumn) {
   const TestMatrix matrix(codec(), 20, 256, 18, 32);
   const Loaded loaded(matrix.view(), family());

@@ -23,6 +23,7 @@ using op_test::Card;
 using op_test::GuardedBytes;
 
 inline constexpr int64_t kXPadding = 5;
+inline constexpr int64_t kXPaddingOfVectors = 8;  // rows that can be read 16 bytes at a time
 inline constexpr int64_t kOutPadding = 7;
 
 // A packed matrix on the card.
@@ -67,10 +68,10 @@ inline std::vector<float> run(const Loaded& loaded, const std::vector<uint16_t>&
                               int64_t n_tokens, CudaOutput output = CudaOutput::fp32,
                               LinearPass pass = LinearPass::decode,
                               TileKernel tiles = TileKernel::of_card,
-                              int tile_shape = kTileShapeOfCard) {
+                              int tile_shape = kTileShapeOfCard, int64_t x_padding = kXPadding) {
   const int64_t n_cols = loaded.plan.n_cols;
   const int64_t n_rows = loaded.plan.n_rows;
-  const int64_t x_stride = n_cols + kXPadding;
+  const int64_t x_stride = n_cols + x_padding;
   const int64_t out_stride = n_rows + kOutPadding;
   std::vector<uint16_t> padded(static_cast<size_t>(n_tokens * x_stride), 0xffff);
   for (int64_t t = 0; t < n_tokens; ++t) {

@@ -94,8 +94,8 @@ struct Output {
   }
 };
 
-// Sums of rows g and g + 8 with two columns of activations. Two chains, added at the end of a tile:
-// the second product of a chunk does not wait for the first.
+// Sums of rows g and g + 8 with two columns of activations. Two chains, added at the end of a tile
+// or of a group that has a scale: the second product of a chunk does not wait for the first.
 using Sums = float[2][4];
 
 template <typename Tile, int kFirst, int kEnd>
@@ -120,11 +120,8 @@ __device__ __forceinline__ void multiply(const Tile& tile, uint32_t x, Sums& acc
     Sums part = {};
     multiply_chunks<Tile, kGroup * kEach, (kGroup + 1) * kEach>(tile, x, part);
 #pragma unroll
-    for (int chain = 0; chain < 2; ++chain) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        acc[chain][i] = fmaf(part[chain][i], tile.group_scale(i / 2, kGroup), acc[chain][i]);
-      }
+    for (int i = 0; i < 4; ++i) {
+      acc[0][i] = fmaf(part[0][i] + part[1][i], tile.group_scale(i / 2, kGroup), acc[0][i]);
     }
     multiply<Tile, kGroup + 1>(tile, x, acc);
   }

@@ -188,12 +188,16 @@ struct Int4Tile {
   __device__ __forceinline__ static void copy(const Source& source, const Cursor& at, int lane,
                                               uint32_t stage) {
     Codes::copy(source, at.record, lane, stage);
-    // Sixteen scales and zero points of a group are 128 bytes: eight lanes copy them.
-    const int j = lane / 8;
-    if (j >= kGroups) return;
-    const int group = kGroups == 1 ? at.block >> source.group_shift : at.block * kGroups + j;
-    const int64_t row = int64_t{group} * source.scale_stride + at.tile * 16;
-    copy_async_16(stage + kCodeBytes + lane * 16, source.scales + 8 * row + lane % 8 * 16);
+    // Sixteen scales and zero points of a group are 128 bytes.
+    constexpr int kBytes = 4 * kGroups;  // a lane
+    const int group =
+        kGroups == 1 ? at.block >> source.group_shift : at.block * kGroups + lane * kGroups / 32;
+    const int row = group * source.scale_stride + at.tile * 16;
+    const unsigned char* from = source.scales + int64_t{row} * 8 + lane * kBytes % 128;
+    const uint32_t to = stage + kCodeBytes + lane * kBytes;
+    if constexpr (kGroups == 4) copy_async_16(to, from);
+    if constexpr (kGroups == 2) copy_async_8(to, from);
+    if constexpr (kGroups == 1) copy_async_4(to, from);
   }
   __device__ __forceinline__ void read(uint32_t stage, int lane) {
     __syncwarp();  // scales were copied by other lanes
