@@ -21,7 +21,7 @@ cd "$(dirname "$0")/../.."
 
 # Whole reports, and an end at the first one that damages memory.
 export ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS=second_deadlock_stack=1
+export TSAN_OPTIONS=second_deadlock_stack=1:suppressions=$PWD/ci/lanes/serve.tsan
 
 sanitized() { # PRESET FOLDER
   local tests=(serve_parts_test rank_http_test proxy_test serve_rank_test hostile_test)

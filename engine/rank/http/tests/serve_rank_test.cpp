@@ -2,7 +2,10 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -201,7 +204,8 @@ TEST(ServeRank, SaysWhichRequestsItStillReads) {
 TEST(ServeRank, IdleRanksRunNoRounds) {
   ServedRanks ranks(2);
   EXPECT_EQ(ranks.ask("/v1/chat/completions", chat_body("hi", R"("max_tokens": 3)")).status, 200);
-  const Json before = status_of(ranks);
+  // The answer leaves before its last round is in the status.
+  const Json before = wait_for_status(ranks, [](const Json& s) { return s["slots"].empty(); });
   std::this_thread::sleep_for(300ms);
   EXPECT_EQ(status_of(ranks)["round"], before["round"]);
   EXPECT_EQ(ranks.ask("/v1/chat/completions", chat_body("hi", R"("max_tokens": 3)")).status, 200);
@@ -236,6 +240,23 @@ TEST(ServeRank, AFindingInARankIsReported) {
   auto ranks = std::make_unique<ServedRanks>(1);
   EXPECT_EQ(ranks->get("/AddressSanitizer").status, 404);  // which the rank logs
   EXPECT_NONFATAL_FAILURE(ranks.reset(), "AddressSanitizer");
+}
+
+// The first requests of a process make what the HTTP library keeps for all.
+TEST(ServeRank, ReadsItsFirstRequestsAtOnce) {
+  const ServedRanks ranks(1);
+  std::vector<int> sockets(6);
+  for (int& fd : sockets) fd = ranks.connect();
+  for (const char* part : {"GET /health HTTP/1.1\r\n", "Connection: close\r\n\r\n"}) {
+    for (const int fd : sockets) ::send(fd, part, std::strlen(part), MSG_NOSIGNAL);
+    std::this_thread::sleep_for(100ms);
+  }
+  for (const int fd : sockets) {
+    std::string status(12, ' ');
+    EXPECT_EQ(::recv(fd, status.data(), status.size(), MSG_WAITALL), 12);
+    EXPECT_EQ(status, "HTTP/1.1 200");
+    ::close(fd);
+  }
 }
 
 TEST(ServeRank, AnOrphanDoesNotServe) {

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +124,16 @@ std::string ServedRanks::round_log(int rank) const {
 
 std::string ServedRanks::listening_line(int rank) const {
   return ranks_.at(static_cast<size_t>(rank)).line;
+}
+
+int ServedRanks::connect(int rank) const {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port(rank)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  LOCKSTEP_CHECK(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  return fd;
 }
 
 RankAnswer ServedRanks::get(const std::string& path, int rank) const {

@@ -39,6 +39,7 @@ class ServedRanks {
   std::string round_log(int rank = 0) const;
   std::string listening_line(int rank = 0) const;
 
+  int connect(int rank = 0) const;  // a socket, which the caller closes
   // A request to one rank as it is.
   RankAnswer get(const std::string& path, int rank = 0) const;
   RankAnswer post(const std::string& path, const std::string& body, const Headers& headers = {},
