@@ -15,6 +15,7 @@
 #include "bench/work.h"
 #include "engine/base/error.h"
 #include "engine/base/process.h"
+#include "engine/device/device.h"
 #include "engine/ops/common/cpu_target.h"
 
 namespace lockstep {
@@ -319,6 +320,17 @@ TEST(Program, BadInputIsOneLine) {
   refused({}, 2);
   refused({"cpu", "--runs", "0"}, 2);
   refused({"cpu", "--sections", "gpu"}, 2);
+}
+
+TEST(Program, WhatTimesCardsSaysWhatIsMissing) {
+  if (n_cuda_devices() > 0) GTEST_SKIP() << "there is a card";
+  for (const char* command : {"ops", "round", "transports"}) {
+    const ProcessResult result = bench({command, "--json"});
+    EXPECT_TRUE(result.exit_code == 74 || result.exit_code == 77) << result.exit_code;
+    EXPECT_TRUE(result.stderr_text.find("no CUDA kernels") != std::string::npos ||
+                result.stderr_text.find("the driver shows 0 cards") != std::string::npos)
+        << result.stderr_text;
+  }
 }
 
 }  // namespace
