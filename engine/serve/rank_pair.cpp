@@ -21,8 +21,9 @@ using std::chrono::milliseconds;
 
 constexpr size_t kKeptLines = 20;
 constexpr size_t kKeptHalts = 32;
-constexpr milliseconds kGrace{300};        // for a rank that halts by itself to do so
-constexpr milliseconds kRecordTime{1000};  // for one that is asked for its record
+constexpr milliseconds kGrace{300};           // for a rank that halts by itself to do so
+constexpr milliseconds kRecordTime{1000};     // for one that is asked for its record
+constexpr std::chrono::seconds kEndTime{10};  // of a process whose end has begun
 constexpr std::chrono::seconds kGoodLife{60};
 
 std::string exit_text(int code) {
@@ -197,12 +198,24 @@ void RankPair::kill_ranks() {
   }
 }
 
+bool RankPair::any_says_why_it_ends() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.process && !rank.exit_code &&
+           !telling_line({rank.last_lines.begin(), rank.last_lines.end()}).empty();
+  });
+}
+
 // Ranks that end by themselves have the first word; the others are asked for their last rounds. The
-// one that is suspected may not hear that.
+// one that is suspected may not hear that. A process with a card takes its time to end, long after
+// its connections have gone, and only then the card's memory is free for the next start.
 Task<> RankPair::halt_ranks() {
   co_await wait_for_ends(patience_, -1);
+  const Clock::time_point deadline = Clock::now() + kEndTime;
+  while (any_says_why_it_ends() && Clock::now() < deadline) co_await changed_.wait_until(deadline);
   signal_ranks(SIGQUIT);
   co_await wait_for_ends(kRecordTime, suspicion_ ? suspicion_->rank : -1);
+  signal_ranks(SIGKILL);
+  co_await wait_for_ends(kEndTime, -1);
   kill_ranks();
 }
 

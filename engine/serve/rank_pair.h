@@ -75,6 +75,7 @@ class RankPair {
   void start_ranks();
   void take_stdout(int rank, const std::string& line);
   bool any_ended() const;
+  bool any_says_why_it_ends() const;
   bool all_listen() const;
   bool all_ended(int but) const;
   Task<> live();

@@ -82,6 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Trouble{"kill", "decode", "rank 1 was killed by signal 9"},
                       Trouble{"exit", "prefill", "TP2 LOCKSTEP FAILURE round=7 field=token_hash"},
                       Trouble{"exit", "decode", "TP2 LOCKSTEP FAILURE round=7 field=token_hash"},
+                      Trouble{"exit-slowly", "decode",
+                              "(70): TP2 LOCKSTEP FAILURE round=7 field=token_hash"},
                       Trouble{"stop", "prefill", "watchdog: rank 1 does not answer"},
                       Trouble{"stop", "decode", "watchdog: rank 1 does not answer"},
                       Trouble{"hang", "prefill", "watchdog: rank 1 is stuck"},

@@ -3,7 +3,7 @@
 //
 //   {"stream": true, "n": 5, "ms": 1, "prepare_ms": 0, "encode_ms": 0, "prefill_ms": 0, "pad": 0,
 //    "fault": {"rank": 1, "at": "start|prefill|decode",
-//              "do": "kill|stop|exit|hang|differ|overflow|race"}}
+//              "do": "kill|stop|exit|exit-slowly|hang|differ|overflow|race"}}
 //
 // A target that ends in "?refuse=R" or "?die=R": rank R resets the connection, or dies, with half
 // the request.
@@ -139,6 +139,20 @@ void count_in_two_threads() {
   other.join();
 }
 
+// A process that holds a card's memory ends long after its connections.
+void end_as_with_a_card() {
+  fmt::print(stderr, "TP2 LOCKSTEP FAILURE round=7 field=token_hash\n");
+  std::fflush(stderr);
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const bool connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (connected) ::shutdown(fd, SHUT_RDWR);
+  }
+  ::usleep(1500 * 1000);
+  ::_exit(70);
+}
+
 // True when the answer of this rank must differ from here on.
 bool act(const Json& script, const char* at) {
   if (!script.contains("fault")) return false;
@@ -151,6 +165,7 @@ bool act(const Json& script, const char* at) {
     fmt::print(stderr, "TP2 LOCKSTEP FAILURE round=7 field=token_hash\n");
     ::_exit(70);
   }
+  if (what == "exit-slowly") end_as_with_a_card();
   while (what == "hang") ::pause();
   if (what == "overflow") write_past_the_end(script.value("n", 3));
   if (what == "race") count_in_two_threads();

@@ -396,7 +396,9 @@ TEST_F(Serving, WhatWasRecordedRunsAgain) {
   ASSERT_NE(seed, std::string::npos) << text;
   text.replace(seed, 10, "\"seed\":999");
   write_file_atomically(log, text);
-  const ProcessResult other = run_process({kBin + "/lockstep-replay", log, "--model", kModel});
+  std::vector<std::string> argv = {kBin + "/lockstep-replay", log, "--model", kModel};
+  for (const std::string& flag : device_flags()) argv.push_back(flag);
+  const ProcessResult other = run_process(argv);
   EXPECT_EQ(other.exit_code, 1) << other.stdout_text;
 }
 
