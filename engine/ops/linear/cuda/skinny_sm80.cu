@@ -17,7 +17,7 @@ namespace {
 constexpr int kSplit = kSm80SplitWarps;
 constexpr int kGroupThreads = 32 * kSplit;
 constexpr int kMaxThreads = 1024;
-constexpr int kManyTiles = 7;  // a multiprocessor
+constexpr int kManyTiles = 9;  // of two multiprocessors
 
 __device__ __forceinline__ void group_barrier(int group) {
   if (mutant(Mutant::linear_missing_barrier)) return;
@@ -292,7 +292,7 @@ struct Grid {
 template <bool kSwiglu>
 Grid grid_of(const SkinnyGroupParams& p, int most_groups, bool half_fits, int n_multiprocessors) {
   const int n_tiles = p.n_tiles * (kSwiglu ? 2 : p.n_parts);
-  const bool two = half_fits && n_tiles >= kManyTiles * n_multiprocessors;
+  const bool two = half_fits && 2 * n_tiles >= kManyTiles * n_multiprocessors;
   const int most_blocks = (two ? 2 * n_multiprocessors : n_multiprocessors) / p.n_parts;
   const int of_part = max(min(most_blocks, p.n_tiles), 1);
   const int tiles_of_block = (p.n_tiles + of_part - 1) / of_part;
