@@ -12,7 +12,8 @@ std::vector<float> attention_exact_card(size_t index, uint64_t seed, Device& dev
   const AttentionCudaPlan plan = plan_attention_cuda(
       {kAttentionExactHeads, kAttentionExactKvHeads, kAttentionHeadDim, KvType::int8,
        kAttentionExactPositions},
-      kAttentionExactPaths[index], attention_family(kAttentionExactPaths[index], KvType::int8, device.facts()),
+      kAttentionExactPaths[index],
+      attention_family(kAttentionExactPaths[index], KvType::int8, device.facts()),
       kAttentionExactSegments);
   const int64_t n_values = int64_t{kAttentionExactHeads} * kAttentionHeadDim;
   const DeviceMemory q(device, n_values * 2);

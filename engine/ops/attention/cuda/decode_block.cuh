@@ -271,6 +271,33 @@ __device__ __forceinline__ void store_values(const AttentionParams& p, const Blo
   }
 }
 
+// What the other warps read of a page: its scales, and zeros in place of values that are not there.
+template <typename Cache, int kTiles>
+__device__ __forceinline__ void publish_page(const DecodeShared<Cache, kTiles>& shared,
+                                             const typename Cache::Scales& scales, int buffer,
+                                             int n_valid, LaneOf l) {
+  scales.publish(shared.scales(buffer), n_valid, l);
+  copy_async_wait<1>();
+  if (n_valid < kPage) {
+    __syncwarp();
+    Cache::clear_tail(shared.values(l.warp), n_valid, l);
+  }
+  Cache::publish();
+}
+
+// The barrier of a page. When a warp is `above` a row's reference, all move up and weigh again.
+template <typename Cache, int kTiles>
+__device__ __forceinline__ void meet(bool above, int step, const float (&scores)[kTiles][4],
+                                     const DecodeShared<Cache, kTiles>& shared, LaneOf l,
+                                     RowState<Cache, kTiles>& rows, float (&sums)[4][kTiles][4]) {
+  if (mutant(Mutant::attention_missing_barrier) && step > 0) return;
+  if (__syncthreads_or(above) == 0) return;
+  rows.raise(scores, shared, l, sums);
+  rows.weigh(scores, shared, step % 2, l);
+  Cache::publish();
+  __syncthreads();
+}
+
 template <typename Cache, int kTiles>
 __global__ void __launch_bounds__(kDecodeThreads, Cache::blocks(kTiles))
     attention_decode(const AttentionParams p) {
@@ -324,23 +351,9 @@ __global__ void __launch_bounds__(kDecodeThreads, Cache::blocks(kTiles))
     if (first + kPage > first_position + 1) {
       rows.mask(scores, first + l.warp * kWarpKeys, shared, l);
     }
-    bool above = rows.weigh(scores, shared, buffer, l);
-    const int n_valid = segment.end - first;
-    scales.publish(shared.scales(buffer), n_valid, l);
-    copy_async_wait<1>();
-    if (n_valid < kPage) {
-      __syncwarp();
-      Cache::clear_tail(shared.values(l.warp), n_valid, l);
-    }
-    Cache::publish();
-    if (mutant(Mutant::attention_missing_barrier) && step > 0) {
-      above = false;
-    } else if (__syncthreads_or(above) != 0) {
-      rows.raise(scores, shared, l, sums);
-      rows.weigh(scores, shared, buffer, l);
-      Cache::publish();
-      __syncthreads();
-    }
+    const bool above = rows.weigh(scores, shared, buffer, l);
+    publish_page(shared, scales, buffer, segment.end - first, l);
+    meet(above, step, scores, shared, l, rows, sums);
     rows.add_page_sums();
     if (!mutant(Mutant::ablate_math)) {
       Cache::template add<kTiles>(shared.values(l.warp), shared.scales(buffer),
