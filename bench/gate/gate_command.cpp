@@ -7,6 +7,7 @@
 #include "bench/commands.h"
 #include "bench/cpu/engine_bench.h"
 #include "bench/gate/gate_run.h"
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/progress.h"
@@ -226,7 +227,7 @@ void add_gate_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--inject-percent", settings->inject_percent,
                    "Count the candidate's times as this much longer: must be found")
-      ->check(CLI::Range(-50.0, 100.0));
+      ->check(number_in(-50.0, 100.0));
   command->add_flag("--self-test", settings->self_test,
                     "Judge simulated builds whose difference is known, and say how often it errs");
   command->add_option("--gates", settings->n_gates, "Simulated gates a row of the self-test")

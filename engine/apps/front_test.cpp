@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -61,6 +62,32 @@ TEST_F(Front, UnknownCommandsAreUsageErrors) {
     EXPECT_EQ(result.exit_code, 2) << bad;
     EXPECT_EQ(result.stderr_text,
               "lockstep: unknown command '" + std::string(bad) + "': see 'lockstep --help'\n");
+  }
+}
+
+TEST_F(Front, WhatCannotBeWrittenIsAnError) {
+  const std::string weights = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-weights";
+  const ProcessResult full = run_process({"/bin/sh", "-c", weights + " --help > /dev/full"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_EQ(full.stderr_text, "lockstep-weights: standard output: No space left on device\n");
+  const ProcessResult closed = run_process({"/bin/sh", "-c", weights + " --help >&-"});
+  EXPECT_EQ(closed.exit_code, 1);
+}
+
+TEST_F(Front, NumbersThatAreNoneAreUsageErrors) {
+  const std::string bin = LOCKSTEP_BIN_DIR;
+  const std::vector<std::vector<std::string>> bad = {
+      {bin + "/lockstep-generate", "--temperature=nan"},
+      {bin + "/lockstep-generate", "--max-tokens=99999999999999999999"},
+      {bin + "/lockstep-serve", "--watchdog=nan"},
+      {bin + "/lockstep-exam", "--margin=nan"}};
+  for (const auto& argv : bad) {
+    const ProcessResult result = run_process(argv);
+    const std::string name = argv[1].substr(0, argv[1].find('='));
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_NE(result.stderr_text.find(name + ": "), std::string::npos) << result.stderr_text;
+    EXPECT_EQ(std::count(result.stderr_text.begin(), result.stderr_text.end(), '\n'), 1)
+        << result.stderr_text;
   }
 }
 

@@ -21,6 +21,13 @@ constexpr const char* kProbeAdvice =
     "host, C17 C18 under load, C07 to C09 and C19 to C23 the links, C25 Xids\n"
     "  lockstep probe --deep       C14 memory patterns after a long rest\n";
 
+// The ranks did not disagree: one ended, or none went on.
+constexpr const char* kEndAdvice =
+    "not reproduced: the same work gives the same bits on both ranks, and their records do not "
+    "differ. This was no lockstep failure but the end of a rank, in its program or by a signal: "
+    "send the requests in requests.jsonl again, one at a time, and look at the ranks' lines in the "
+    "log\n";
+
 Json to_json(const Postmortem& report) {
   Json json = {{"reason", report.reason},
                {"requests", report.n_requests},
@@ -51,7 +58,7 @@ void print(const Postmortem& report) {
   fmt::print("replayed {} of {} requests with taps on both ranks\n", report.n_replayed,
              report.n_requests);
   if (!report.reproduced()) {
-    fmt::print("{}", kProbeAdvice);
+    fmt::print("{}", report.lockstep_failure() ? kProbeAdvice : kEndAdvice);
     return;
   }
   if (!report.first.found()) {

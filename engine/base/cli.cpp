@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "engine/base/error.h"
@@ -15,7 +19,11 @@ namespace lockstep {
 int run_main(const char* program, const std::function<int()>& body) {
   ::signal(SIGPIPE, SIG_IGN);
   try {
-    return body();
+    const int code = body();
+    if (code == 0 && std::fflush(stdout) != 0) {
+      fail("standard output: {}", std::strerror(errno));
+    }
+    return code;
   } catch (const Error& error) {
     fmt::print(stderr, "{}: {}\n", program, error.what());
     return static_cast<int>(error.code());
@@ -30,6 +38,11 @@ int run_main(const char* program, const std::function<int()>& body) {
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  // One line, with the program's name in it whoever it was started by.
+  app.failure_message([argv](const CLI::App*, const CLI::Error& error) {
+    const std::string program = std::filesystem::path(argv[0]).filename();
+    return fmt::format("{}: {}; see {} --help\n", program, error.what(), program);
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -52,6 +52,13 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
   }
 }
 
+// Into what is no file of its own, as a device or a pipe: a renamed file would take its place.
+void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) fail("{}: {}", path.string(), std::strerror(errno));
+  write_all(file.get(), bytes, path);
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
@@ -97,7 +104,15 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) 
   }
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+void write_file_atomically(const std::filesystem::path& link, std::span<const std::byte> bytes) {
+  // What a symbolic link leads to is replaced, not the link.
+  std::error_code ignored;
+  const std::filesystem::path target = std::filesystem::canonical(link, ignored);
+  const std::filesystem::path& path = target.empty() ? link : target;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    return write_in_place(path, bytes);
+  }
   // The number keeps two threads that write the same path apart.
   static std::atomic<unsigned> n_written{0};
   const std::filesystem::path temporary =

@@ -1,5 +1,6 @@
 #include "engine/base/mapped_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -124,6 +125,24 @@ TEST_F(MappedFileTest, WritesAtomicallyAndLeavesNoTemporary) {
   write_file_atomically(path, "");
   EXPECT_EQ(read_text_file(path), "");
   EXPECT_EQ(n_entries(), 1u);
+}
+
+TEST_F(MappedFileTest, WhatIsNoFileIsWrittenToAndStays) {
+  const fs::path link = folder_ / "link";
+  fs::create_symlink("real", link);
+  write("real", "old");
+  write_file_atomically(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read_text_file(folder_ / "real"), "new");
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  write_file_atomically(pipe, "abc");
+  char got[4] = {};
+  EXPECT_EQ(::read(reader, got, sizeof(got)), 3);
+  EXPECT_STREQ(got, "abc");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  ::close(reader);
 }
 
 TEST_F(MappedFileTest, AFailedWriteNamesThePathAndLeavesNothing) {

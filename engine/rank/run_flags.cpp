@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "engine/rank/limits.h"
 
@@ -85,8 +86,9 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
   app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed")
       ->capture_default_str();
   app.add_option("--fault", flags.fault, "Plant a fault: NAME[@layer=L,rank=R,round=N]");
-  app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate");
-  app.add_option("--temperature", flags.temperature, "0 is greedy");
+  app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--temperature", flags.temperature, "0 is greedy")->check(number_in(0.0, 100.0));
   app.add_option("--seed", flags.seed, "Seed of sampling");
   app.add_flag("--ignore-eos", flags.ignore_eos, "Run on through end-of-turn");
 }
@@ -132,7 +134,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("cpu-target", flags.cpu_target);
   add("fault", flags.fault);
   if (flags.max_tokens) add("max-tokens", std::to_string(*flags.max_tokens));
-  if (flags.temperature) add("temperature", std::to_string(*flags.temperature));
+  if (flags.temperature) add("temperature", fmt::format("{}", *flags.temperature));
   if (flags.seed) add("seed", std::to_string(*flags.seed));
   if (flags.ignore_eos) argv.push_back("--ignore-eos");
   return argv;

@@ -34,6 +34,10 @@ struct Postmortem {
   std::vector<std::string> not_replayed;  // request and why
   bool halted_again = false;              // the ranks disagreed in the replay too
   TensorDifference first;
+  // Ranks that disagreed; otherwise one ended or hung.
+  bool lockstep_failure() const {
+    return !records.empty() || reason.find("LOCKSTEP FAILURE") != std::string::npos;
+  }
   bool reproduced() const { return halted_again || first.found(); }
 };
 

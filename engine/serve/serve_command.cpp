@@ -3,13 +3,14 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/base/cli.h"
+#include "engine/base/cli_checks.h"
 #include "engine/serve/server.h"
 
 namespace lockstep::serve {
 namespace {
 
 // Seconds that a flag may say; an end, so that messages can name it.
-const CLI::Range kSeconds(0.001, 1e6);
+const CLI::Validator kSeconds = number_in(0.001, 1e6);
 
 void add_address_options(CLI::App& app, ServeFlags& flags) {
   app.add_option("--host", flags.host, "IP address to listen on")->capture_default_str();
@@ -60,7 +61,7 @@ void add_rank_options(CLI::App& app, ServeFlags& flags) {
       ->check(kSeconds)
       ->capture_default_str();
   app.add_option("--drain", flags.drain_s, "Seconds that requests get to finish after SIGTERM")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_in(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--start-deadline", flags.start_deadline_s, "Seconds that the ranks may load")
       ->check(kSeconds)

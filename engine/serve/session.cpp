@@ -270,7 +270,9 @@ Task<bool> Session::read_body(Parser& parser) {
 // False when the connection must end.
 Task<bool> Session::handle(Parser& parser) {
   if (const auto refusal = objection(parser)) {
-    const bool has_body = parser.chunked() || parser.content_length().value_or(0) > 0;
+    // What follows an unknown transfer coding, or the head of a tunnel, is no next request.
+    const bool has_body = parser.get().count(http::field::transfer_encoding) > 0 ||
+                          parser.content_length().value_or(0) > 0 || method_ == "CONNECT";
     const bool go_on = has_body ? co_await refuse_and_close(*refusal) : co_await refuse(*refusal);
     co_return go_on;
   }

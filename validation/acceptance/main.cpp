@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/cli.h"
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "validation/acceptance/acceptance.h"
@@ -33,7 +34,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--against", arguments.against, "Store of an earlier run, instead of the oracle");
   app.add_option("--store", arguments.store, "Write this run's acceptance here");
   app.add_option("--margin", arguments.margin_points, "Equivalence margin in points")
-      ->check(CLI::Range(0.01, 50.0))
+      ->check(number_in(0.01, 50.0))
       ->capture_default_str();
   app.add_option("--mtp", engine.mtp, "Draft tokens a round")->check(CLI::Range(1, 5));
   app.add_option("--tp", engine.tp, "Ranks")->check(CLI::IsMember({1, 2}));

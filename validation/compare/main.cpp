@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/base/cli.h"
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "validation/compare/compare.h"
 #include "validation/compare/dump_compare.h"
@@ -67,7 +68,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--isolate", arguments.isolate,
                "Find the first wrong operation: run each on the oracle's input");
   app.add_option("--max-rel-l2", arguments.max_rel_l2, "Limit for --dump")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_in(0.0, 1e6))
       ->capture_default_str();
   app.add_flag("--json", arguments.json, "Print the report as JSON");
   app.add_flag("--verbose", arguments.verbose, "Add every tap (JSON) or the worst prompt's layers");

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/base/cli.h"
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
@@ -39,7 +40,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--store", arguments.store, "Write every item here, for a later --against");
   app.add_option("--against", arguments.options.against, "Store of an earlier run");
   app.add_option("--margin", arguments.margin_points, "Equivalence margin in points")
-      ->check(CLI::Range(0.01, 50.0))
+      ->check(number_in(0.01, 50.0))
       ->capture_default_str();
   app.add_option("--control", arguments.options.n_control,
                  "Questions that are asked again, backwards: the exam's own false alarms")

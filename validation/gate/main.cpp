@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "engine/base/cli.h"
+#include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/mapped_file.h"
@@ -74,7 +75,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--sanitizer", tools.sanitizer, "compute-sanitizer, for CUDA ops")
       ->capture_default_str();
   app.add_option("--sanitizer-seconds", tools.sanitizer_seconds, "New runs begin for this long")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_in(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--workers", tools.n_workers, "Op tests at once (0: one a core)")
       ->check(CLI::Range(0, 256))

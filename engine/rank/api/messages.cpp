@@ -65,6 +65,7 @@ void read_user(const JsonView& content, Json& messages) {
     messages.push_back({{"role", "user"}, {"content", content.text()}});
     return;
   }
+  if (content.size() == 0) content.refuse("must hold at least one block");
   Json parts = Json::array();
   const auto flush = [&] {
     if (!parts.empty()) messages.push_back({{"role", "user"}, {"content", std::move(parts)}});

@@ -196,6 +196,11 @@ TEST_F(Guard, WhatWouldBeReadWronglyIsRefused) {
                      "7\r\n{\"n\":1}\r\n0\r\n\r\n")
                 .status,
             501);
+  HttpClient smuggler = server().client();
+  smuggler.send(line + host + "Transfer-Encoding: gzip\r\n\r\nGET /health HTTP/1.1\r\n" + host +
+                "\r\n");
+  EXPECT_EQ(smuggler.receive().status, 501);
+  EXPECT_EQ(smuggler.receive().status, 0) << "a body of unknown length is no next request";
   const HttpAnswer wrong = server().client().request("DELETE", "/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.header("allow"), "POST");

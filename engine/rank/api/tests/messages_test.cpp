@@ -89,6 +89,9 @@ TEST(Messages, RefusesWrongValuesByPath) {
                       [{"type": "document"}]}]})",
                   {});
   });
+  expect_refused("messages[0].content", [] {
+    parse_message(R"({"max_tokens": 5, "messages": [{"role": "user", "content": []}]})", {});
+  });
   expect_refused("messages[0].role", [] {
     parse_message(R"({"max_tokens": 5, "messages": [{"role": "system", "content": "x"}]})", {});
   });
