@@ -15,7 +15,8 @@ namespace {
 
 namespace http = boost::beast::http;
 
-constexpr std::chrono::seconds kLinger{2};
+constexpr std::chrono::seconds kLinger{2};      // for more of a request that was refused
+constexpr std::chrono::seconds kMaxLinger{30};  // for all of it
 constexpr std::chrono::seconds kSideCallDeadline{30};
 constexpr uint64_t kSlowestUploadBytesPerSecond = 64 << 10;
 
@@ -341,12 +342,15 @@ Task<bool> Session::refuse(const Refusal& refusal) {
 // from a client that is still writing.
 Task<bool> Session::refuse_and_close(Refusal refusal) {
   connection_.keep_alive = false;
-  const bool sent = co_await refuse(refusal);
+  co_await refuse(refusal);
   ErrorCode error;
-  socket_.shutdown(Tcp::socket::shutdown_send, error);
-  arm(kLinger);
+  socket_.shutdown(Tcp::socket::shutdown_send, error);  // fails when the client has gone
+  const Clock::time_point end = Clock::now() + kMaxLinger;
   std::array<char, 64 << 10> scratch;
-  while (sent && !error) co_await socket_.async_read_some(asio::buffer(scratch), into(error));
+  while (!error && Clock::now() < end) {
+    arm(kLinger);
+    co_await socket_.async_read_some(asio::buffer(scratch), into(error));
+  }
   co_return false;
 }
 

@@ -109,6 +109,20 @@ TEST_F(Guard, LargeBodiesAreRefusedByName) {
   expect_alive();
 }
 
+// Closing while a client writes would take the answer back.
+TEST_F(Guard, ARefusedClientMayWriteForLong) {
+  start({"--max-body=1"});
+  HttpClient client = server().client();
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n");
+  const std::string piece(1 << 20, 'x');
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(client.send(piece)) << i;
+    ::usleep(100000);
+  }
+  EXPECT_EQ(client.receive().status, 413);
+}
+
 TEST_F(Guard, ManyLargeBodiesShareABudget) {
   start({"--max-body=8", "--body-budget=10"});
   HttpClient first = server().client();
