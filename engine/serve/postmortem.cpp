@@ -171,7 +171,9 @@ std::string job_of_request(const std::string& line, const std::string& name, int
   const std::string target = request.value("target", "");
   Json body = Json::parse(request.value("body", ""), nullptr, false);
   if (!body.is_object()) fail("{}: its body is no JSON object", id);
-  if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = request.value("seed", 0);
+  if (!body.contains("seed") || body["seed"].is_null()) {
+    body["seed"] = request.value("seed", int64_t{0});
+  }
   Json job = {{"name", name}};
   if (target.starts_with("/v1/completions")) {
     job["prompt"] = body.value("prompt", Json());

@@ -1,6 +1,6 @@
 'use strict';
 const $ = (id) => document.getElementById(id);
-const history = [];
+let history = [];  // of the chat on the page; a new chat gets its own
 let key = sessionStorage.getItem('key') || '';
 let running = null;  // AbortController of the answer that streams in
 let model = null;
@@ -146,7 +146,8 @@ async function readAnswer(response, view) {
 }
 
 async function ask(text) {
-  history.push({role: 'user', content: text});
+  const chat = history;
+  chat.push({role: 'user', content: text});
   show('user', text);
   const view = answerView();
   running = new AbortController();
@@ -158,7 +159,7 @@ async function ask(text) {
       signal: running.signal,
       body: JSON.stringify({
         model: model || 'default',
-        messages: history,
+        messages: chat,
         stream: true,
         stream_options: {include_usage: true},
         temperature: Number($('temperature').value),
@@ -172,16 +173,16 @@ async function ask(text) {
       throw new Error(body && body.error ? body.error.message : 'status ' + response.status);
     }
     await readAnswer(response, view);
-    history.push({role: 'assistant', content: view.text});
+    chat.push({role: 'assistant', content: view.text});
   } catch (error) {
     if (error.name === 'AbortError') {
       view.note('stopped');
-      history.push({role: 'assistant', content: view.text});
+      chat.push({role: 'assistant', content: view.text});
     } else {
       // The question may be asked again: an answer that failed is no part of the chat.
-      history.pop();
+      chat.pop();
       view.fail(error.message);
-      if (!$('prompt').value) $('prompt').value = text;
+      if (chat === history && !$('prompt').value) $('prompt').value = text;
     }
   }
   running = null;
@@ -216,7 +217,7 @@ $('send').addEventListener('click', (event) => {
 
 $('new-chat').addEventListener('click', () => {
   if (running) running.abort();
-  history.length = 0;
+  history = [];
   $('messages').replaceChildren();
   $('hint').hidden = false;
   $('prompt').focus();

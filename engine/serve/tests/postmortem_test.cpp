@@ -78,6 +78,13 @@ std::string line(const std::string& target, const Json& body) {
   return Json({{"id", "req-1"}, {"seed", 77}, {"target", target}, {"body", body.dump()}}).dump();
 }
 
+TEST(JobOfRequest, KeepsAllBitsOfASeed) {
+  const int64_t seed = (int64_t{1} << 53) - 1;
+  const Json request = {
+      {"id", "r"}, {"seed", seed}, {"target", "/v1/completions"}, {"body", R"({"prompt": "x"})"}};
+  EXPECT_EQ(Json::parse(job_of_request(request.dump(), "r", 8))["seed"], seed);
+}
+
 TEST(JobOfRequest, TakesTheProxysSeedWhereTheBodyHasNone) {
   const Json plain = Json::parse(job_of_request(
       line("/v1/completions", {{"prompt", "x"}, {"top_k", 3}, {"stream", true}}), "r", 8));

@@ -118,6 +118,8 @@ for (const [name, size] of [['desk', DESK], ['phone', PHONE]]) {
     await send(tab, 'hello');
     await tab.until(count('li.assistant .note') + ' === 1');
     assert.equal(await tab.value(count('li')), 2, 'the old chat is gone');
+    assert.equal(await tab.value('history.map((turn) => turn.role).join()'), 'user,assistant',
+      'what was stopped is no part of the new chat');
     assert.deepEqual(browser.errors, []);
   });
 
