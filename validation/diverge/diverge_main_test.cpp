@@ -84,6 +84,7 @@ TEST_F(DivergeEndpoints, SmallMarginsAreTies) {
   EXPECT_NEAR(prompt["forks"][0]["drift"].get<double>(), 0.15, 1e-9);
   const std::string html = read_text_file(dir_.path() / "report.html");
   EXPECT_NE(html.find("15 of 40 tokens are equal"), std::string::npos);
+  EXPECT_NE(html.find(".line, .limit { fill: none"), std::string::npos) << "plots have a style";
 }
 
 // sigma = 3 * 0.0175 * 3.5 = 0.18 nats; four are 0.73, for w8 2.2.

@@ -167,17 +167,18 @@ std::string diverge_json(const DivergeReport& report) {
 std::string diverge_html(const DivergeReport& report) {
   const std::string verdict(fork_verdict_name(report.judgement.verdict));
   std::string html = fmt::format(
-      "<!doctype html><meta charset='utf-8'><title>Divergence: {0}</title><style>{1}</style>\n"
+      "<!doctype html><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
+      "<title>Divergence: {0}</title><style>{1}{8}</style>\n"
       "<h1>Divergence: <span class='{0}'>{2}</span></h1>\n<p>A: <code>{3}</code><br>B: "
       "<code>{4}</code><br>declared: {5}; logit scale: {6}</p>\n<p>{7}</p>\n",
       verdict, kStyle, verdict_words(report.judgement), escape_markup(report.label_a),
       escape_markup(report.label_b), report.declared, escape_markup(report.scale_source),
-      escape_markup(report.judgement.reason));
+      escape_markup(report.judgement.reason), kPlotStyle);
   html += "<pre>" + escape_markup(fork_table(report, false)) + "</pre>\n";
   for (const PromptDivergence& prompt : report.prompts) {
     const size_t fork = common_text(prompt.text_a, prompt.text_b);
     html += fmt::format(
-        "<h2>{}: <span class='{}'>{}</span></h2><p>{} of {} {} are equal; rms {:.3g} "
+        "<h2>{}: <span class='{}'>{}</span></h2><p>the first {} of {} {} are equal; rms {:.3g} "
         "sigmas</p>\n<table><tr><th>A<th>B</tr><tr><td>{}<td>{}</tr></table>\n",
         escape_markup(prompt.evidence.name), fork_verdict_name(prompt.judgement.verdict),
         verdict_words(prompt.judgement), prompt.evidence.prefix, prompt.evidence.length,
@@ -190,7 +191,7 @@ std::string diverge_html(const DivergeReport& report) {
       taps.push_back(error.tap);
       line.values.push_back(error.rel_l2);
     }
-    html += svg_line_plot(taps, {line});
+    html += "<h3>Relative L2 along the network</h3>\n" + svg_line_plot(taps, {line});
   }
   return html;
 }

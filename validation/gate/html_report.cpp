@@ -23,11 +23,8 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .85em; overflow-wrap: anywhere; }
 .verdict { font-weight: 600; }
 .PASS { color: #1a7f37; } .SKIPPED, .MISTRUSTED { color: #b07800; } .ERROR, .FAIL { color: #cf222e; }
-svg { width: 100%; height: auto; }
 td.text { width: 50%; } td pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .fork { background: #cf222e33; } .bar { fill: #4878d0; } .spread { stroke: currentColor; }
-.grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
-.line, .limit { fill: none; stroke-width: 1.5; } .limit { stroke: #cf222e; stroke-dasharray: 6 4; }
 .limit-mark { color: #cf222e; } .legend span { margin-right: 1rem; white-space: nowrap; font-size: .85em; }
 )";
 
@@ -242,8 +239,8 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width'>\n<title>Lockstep gate: {0}</title>\n"
-      "<style>{1}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
-      verdict_name(report.verdict), kStyle, verdict_html(report.verdict));
+      "<style>{1}{3}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
+      verdict_name(report.verdict), kStyle, verdict_html(report.verdict), kPlotStyle);
   html +=
       facts_table(report, facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
   html += ops_section(report.ops);

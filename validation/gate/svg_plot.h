@@ -14,6 +14,13 @@ struct PlotLine {
   bool is_limit = false;  // drawn dashed
 };
 
+// The rules of a page's style sheet that plots need; --edge is the page's colour of fine lines.
+inline constexpr const char* kPlotStyle = R"(
+svg { width: 100%; height: auto; }
+.grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
+.line, .limit { fill: none; stroke-width: 1.5; } .limit { stroke: #cf222e; stroke-dasharray: 6 4; }
+)";
+
 // `columns` labels the x axis. Text is escaped here.
 std::string svg_line_plot(const std::vector<std::string>& columns,
                           const std::vector<PlotLine>& lines);
