@@ -41,7 +41,7 @@ int ArenaPlan::add(std::string name, int64_t bytes) {
   LOCKSTEP_CHECK(bytes >= 0);
   for (const ArenaBlock& block : blocks_) LOCKSTEP_CHECK(block.name != name);
   blocks_.push_back({std::move(name), total_, bytes});
-  total_ += (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  total_ += arena_block_bytes(bytes);
   return static_cast<int>(blocks_.size()) - 1;
 }
 

@@ -12,6 +12,11 @@ namespace lockstep {
 
 inline constexpr int64_t kArenaAlignment = 256;  // bytes; every block starts at a multiple
 
+// What a block of `bytes` takes of an arena.
+constexpr int64_t arena_block_bytes(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 struct ArenaBlock {
   std::string name;
   int64_t offset = 0;

@@ -18,13 +18,8 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Timing is reported, never acted upon.
-int64_t live_tokens(const ModelConfig& config, const EngineOptions& options) {
-  return options.n_live_tokens > 0 ? std::min<int64_t>(options.n_live_tokens, config.vocab_size)
-                                   : config.vocab_size;
-}
+using Clock = std::chrono::steady_clock;
 
 StepLogits largest_logits(const float* logits, int64_t n, int count, int32_t fed) {
   std::vector<int32_t> order(static_cast<size_t>(n));

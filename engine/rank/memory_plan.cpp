@@ -37,8 +37,8 @@ int64_t workspace_bytes(const ModelConfig& config, const RankDims& dims, bool ha
   const int64_t channels = dims.gdn.conv_channels();
   const int64_t v_width = dims.gdn.v_width();
   const int64_t gates = 2 * int64_t{dims.gdn.n_v_heads};
-  const int64_t decode_columns = int64_t{options.n_slots} * (options.n_drafts + 1);
-  const int64_t columns = std::max(std::min(options.prefill_grid, context), decode_columns);
+  const int64_t columns =
+      std::max(std::min(options.prefill_grid, context), decode_columns(options));
   const int64_t narrow = std::max(kv_width, gates);
   const int64_t per_column = 4 * hidden + std::max({2 * head_width, channels, inter}) +
                              std::max({head_width, v_width, inter}) + 2 * narrow +
@@ -46,7 +46,7 @@ int64_t workspace_bytes(const ModelConfig& config, const RankDims& dims, bool ha
                              std::max({hidden, head_width, v_width, inter});
   // A chunk's MTP slots go through the layer with their rows and embeddings.
   const int64_t mtp_column = has_mtp && options.n_drafts > 0 ? 9 * hidden + 2 * kv_width : 0;
-  const int64_t logit_rows = decode_columns * (dims.n_ranks > 1 ? 3 : 2);
+  const int64_t logit_rows = decode_columns(options) * (dims.n_ranks > 1 ? 3 : 2);
   const int64_t n_floats =
       columns * (per_column + mtp_column) + logit_rows * int64_t{config.vocab_size};
   return n_floats * static_cast<int64_t>(sizeof(float));
@@ -98,6 +98,15 @@ WeightFacts weight_facts(const ModelSource& source, int n_ranks, int rank) {
     facts.n_bytes += row.local_bytes(rank);
   }
   return facts;
+}
+
+int64_t live_tokens(const ModelConfig& config, const EngineOptions& options) {
+  return options.n_live_tokens > 0 ? std::min<int64_t>(options.n_live_tokens, config.vocab_size)
+                                   : config.vocab_size;
+}
+
+int64_t decode_columns(const EngineOptions& options) {
+  return int64_t{options.n_slots} * (options.n_drafts + 1);
 }
 
 int64_t context_limit(const ModelConfig& config, const EngineOptions& options) {

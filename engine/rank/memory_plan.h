@@ -35,6 +35,10 @@ WeightFacts weight_facts(const ModelSource& source, int n_ranks, int rank);
 
 // Positions of a slot: options.max_context, or what the model allows when that is 0 or more.
 int64_t context_limit(const ModelConfig& config, const EngineOptions& options);
+// Tokens that may be chosen: the vocabulary's rows that exist.
+int64_t live_tokens(const ModelConfig& config, const EngineOptions& options);
+// Columns of a decode round at most: the newest token and its drafts in every slot.
+int64_t decode_columns(const EngineOptions& options);
 
 // Pages of all slots for a full context each.
 KvCacheShape kv_shape(const ModelConfig& config, const RankDims& dims, bool has_mtp,

@@ -1,12 +1,11 @@
 #include "engine/rank/round_memory.h"
 
-#include <algorithm>
-
 #include "engine/device/arena.h"
 #include "engine/ops/argmax/cuda/slice_summary.h"
 #include "engine/ops/sample/cuda/sample_cuda.h"
 #include "engine/ops/verify/cuda/verify_cuda.h"
 #include "engine/rank/limits.h"
+#include "engine/rank/memory_plan.h"
 
 namespace lockstep {
 namespace {
@@ -26,29 +25,23 @@ class Layout {
   int64_t end_ = 0;
 };
 
-int64_t block(int64_t n_bytes) {
-  return (n_bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 int64_t draft_bytes(const ModelConfig& config, const RankDims& dims, const EngineOptions& options) {
   const bool own = !options.draft_vocab.empty();
   const int64_t n_rows = own ? std::ssize(options.draft_vocab) : int64_t{dims.vocab_rows};
   const DraftRowBytes rows = draft_row_bytes(n_rows, options.n_slots);
   // Rows of the head as bfloat16: no codec takes more.
   const int64_t head = own ? n_rows * config.hidden_size * 2 : 0;
-  return block(rows.logits) + block(rows.ids) + block(head);
+  return arena_block_bytes(rows.logits) + arena_block_bytes(rows.ids) + arena_block_bytes(head);
 }
 
 }  // namespace
 
 RoundShape round_shape(const ModelConfig& config, int n_ranks, const EngineOptions& options) {
   RoundShape shape;
-  shape.n_columns = int64_t{options.n_slots} * (options.n_drafts + 1);
+  shape.n_columns = decode_columns(options);
   shape.n_spans = options.n_slots;
   shape.n_vocab = config.vocab_size;
-  shape.n_live = options.n_live_tokens > 0
-                     ? std::min<int64_t>(options.n_live_tokens, config.vocab_size)
-                     : config.vocab_size;
+  shape.n_live = live_tokens(config, options);
   shape.hidden = config.hidden_size;
   shape.n_ranks = n_ranks;
   return shape;
@@ -96,8 +89,9 @@ DraftRowBytes draft_row_bytes(int64_t n_rows, int n_slots) {
 int64_t round_bytes(const ModelConfig& config, const RankDims& dims, bool has_mtp,
                     const EngineOptions& options) {
   const TokenPlaces p = token_places(round_shape(config, dims.n_ranks, options));
-  const int64_t tokens = block(p.sent_bytes) + block(p.fetched_bytes) + block(p.between_bytes) +
-                         block(p.argmax_bytes) + block(p.sample_bytes);
+  const int64_t tokens = arena_block_bytes(p.sent_bytes) + arena_block_bytes(p.fetched_bytes) +
+                         arena_block_bytes(p.between_bytes) + arena_block_bytes(p.argmax_bytes) +
+                         arena_block_bytes(p.sample_bytes);
   const bool drafts = has_mtp && options.n_drafts > 0;
   return tokens + (drafts ? draft_bytes(config, dims, options) : 0);
 }

@@ -18,7 +18,7 @@ PassLimits limits_of(const Model& model, const EngineOptions& options) {
   const int64_t context = context_limit(model.config, options);
   PassLimits limits;
   limits.n_slots = options.n_slots;
-  limits.n_decode = int64_t{options.n_slots} * (options.n_drafts + 1);
+  limits.n_decode = decode_columns(options);
   limits.n_columns = std::max(std::min(options.prefill_grid, context) + 1, limits.n_decode);
   limits.n_gdn_rows = std::max(limits.n_columns, int64_t{options.n_slots} * kGdnRoundRows);
   limits.n_pages = KvCache::pages_for(context) + 1;
