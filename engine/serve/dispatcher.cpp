@@ -12,6 +12,9 @@ namespace {
 constexpr std::chrono::milliseconds kCallDeadline{2000};  // of a cancel or a void
 // A cancel may overtake its request, because they travel on different connections.
 constexpr std::chrono::milliseconds kCancelAgain{250};
+// A rank closes a connection that brings no request for ten seconds (HttpLimits::header_deadline):
+// long before that, because a request given to a connection that is being closed would be lost.
+constexpr std::chrono::seconds kSpareAge{4};
 
 Refusal restart_refusal(const std::string& reason) {
   return {
@@ -80,12 +83,16 @@ void Dispatcher::abandon(const std::shared_ptr<Exchange>& exchange, Outcome outc
 void Dispatcher::ranks_ready(std::shared_ptr<const RankEndpoints> endpoints) {
   ranks_ = std::make_shared<Ranks>();
   ranks_->endpoints = std::move(endpoints);
+  spawn(io_, connect_ahead(ranks_));
   pump();
 }
 
 std::string Dispatcher::ranks_failed(const std::string& reason) {
   std::string names;
-  if (ranks_) ranks_->lost = true;
+  if (ranks_) {
+    ranks_->lost = true;
+    ranks_->spare.clear();
+  }
   ranks_ = nullptr;
   // The last first, so that those which go back into the queue keep their order.
   const std::vector<std::shared_ptr<Flight>> lost(flights_.rbegin(), flights_.rend());
@@ -108,8 +115,13 @@ std::string Dispatcher::ranks_failed(const std::string& reason) {
   return names;
 }
 
-void Dispatcher::refuse_queued(const std::string& reason) {
+void Dispatcher::close() {
   closed_ = true;
+  if (ranks_) ranks_->spare.clear();  // the ranks wait for their connections to end
+}
+
+void Dispatcher::refuse_queued(const std::string& reason) {
+  close();
   for (const std::shared_ptr<Exchange>& exchange : std::exchange(queue_, {})) {
     exchange->end(Outcome::rank_failure, Refusal{503, "api_error", reason});
     retire(*exchange);
@@ -156,6 +168,8 @@ void Dispatcher::trouble(const Flight& flight, int rank, std::string reason, boo
 
 // Connects first: a number is given out only when every rank will hear of it.
 Task<bool> Dispatcher::connect(std::shared_ptr<Flight> flight) {
+  flight->links = take_spare(*flight->ranks);
+  if (!flight->links.empty()) co_return true;
   for (int rank = 0; rank < options_.n_ranks; ++rank) {
     flight->links.push_back(std::make_unique<RankLink>(io_, rank));
     const bool connected = co_await flight->links.back()->connect(*flight->ranks->endpoints);
@@ -166,6 +180,32 @@ Task<bool> Dispatcher::connect(std::shared_ptr<Flight> flight) {
     }
   }
   co_return true;
+}
+
+// Says nothing of a rank that takes no connection: the request that needs one will.
+Task<> Dispatcher::connect_ahead(std::shared_ptr<Ranks> ranks) {
+  if (closed_ || ranks->lost || ranks->connecting_ahead || !ranks->spare.empty()) co_return;
+  ranks->connecting_ahead = true;
+  std::vector<std::unique_ptr<RankLink>> links;
+  bool connected = true;
+  for (int rank = 0; rank < options_.n_ranks && connected; ++rank) {
+    links.push_back(std::make_unique<RankLink>(io_, rank));
+    connected = co_await links.back()->connect(*ranks->endpoints);
+  }
+  ranks->connecting_ahead = false;
+  if (!connected || closed_ || ranks->lost) co_return;
+  ranks->spare = std::move(links);
+  ranks->spare_since = Clock::now();
+}
+
+// None when one of them cannot be relied upon.
+std::vector<std::unique_ptr<RankLink>> Dispatcher::take_spare(Ranks& ranks) {
+  std::vector<std::unique_ptr<RankLink>> links = std::exchange(ranks.spare, {});
+  const bool usable =
+      Clock::now() - ranks.spare_since < kSpareAge &&
+      std::all_of(links.begin(), links.end(), [](const auto& link) { return link->is_open(); });
+  if (!usable) links.clear();
+  return links;
 }
 
 Task<> Dispatcher::fly(std::shared_ptr<Flight> flight) {
@@ -195,6 +235,8 @@ Task<> Dispatcher::talk(std::shared_ptr<Flight> flight, int rank) {
     flight->delivered[static_cast<size_t>(rank)] = true;
     const std::function<void()> on_bytes = [this, &flight, &exchange] {
       ++n_answer_pieces_;
+      // Not before: until the first bytes are there, every core works for them.
+      if (!std::exchange(flight->answered, true)) spawn(io_, connect_ahead(flight->ranks));
       const bool streams = exchange.head() && exchange.head()->is_event_stream();
       if (streams && exchange.n_pending() > options_.reader_buffer_bytes) {
         abandon(flight->exchange, Outcome::slow_reader);

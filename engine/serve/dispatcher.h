@@ -46,7 +46,7 @@ class Dispatcher {
 
   // False when the queue is full or closed.
   bool submit(const std::shared_ptr<Exchange>& exchange);
-  void close() { closed_ = true; }
+  void close();
   // Ends what waits, because no ranks will come.
   void refuse_queued(const std::string& reason);
 
@@ -75,6 +75,11 @@ class Dispatcher {
     std::shared_ptr<const RankEndpoints> endpoints;
     uint64_t next_sequence = 1;
     bool lost = false;
+    // Connected ahead, one to each rank, for the next request: it need not wait until the ranks
+    // have taken its connections.
+    std::vector<std::unique_ptr<RankLink>> spare;
+    Clock::time_point spare_since;
+    bool connecting_ahead = false;
   };
   // One request with the ranks.
   struct Flight {
@@ -82,6 +87,7 @@ class Dispatcher {
     std::shared_ptr<Ranks> ranks;
     std::vector<std::unique_ptr<RankLink>> links;
     int n_talking = 0;
+    bool answered = false;  // the first bytes have come
     bool cancelled = false;
     std::unique_ptr<Signal> landed;
     std::vector<bool> delivered;  // by rank
@@ -90,6 +96,8 @@ class Dispatcher {
   void pump();
   Task<> fly(std::shared_ptr<Flight> flight);
   Task<bool> connect(std::shared_ptr<Flight> flight);
+  Task<> connect_ahead(std::shared_ptr<Ranks> ranks);
+  static std::vector<std::unique_ptr<RankLink>> take_spare(Ranks& ranks);
   Task<> talk(std::shared_ptr<Flight> flight, int rank);
   Task<> void_number(std::shared_ptr<Flight> flight);
   Task<> cancel(std::shared_ptr<Flight> flight);

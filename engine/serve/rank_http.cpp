@@ -1,6 +1,7 @@
 #include "engine/serve/rank_http.h"
 
 #include <fmt/core.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 
 namespace lockstep::serve {
 namespace {
@@ -131,6 +133,12 @@ Task<bool> RankLink::connect(const RankEndpoints& endpoints) {
   if (error) co_return false;
   socket_.set_option(Tcp::no_delay(true), error);
   co_return true;
+}
+
+bool RankLink::is_open() {
+  char byte = 0;
+  const ssize_t n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 Task<bool> RankLink::send(const RankEndpoints& endpoints, const Exchange& exchange) {

@@ -35,6 +35,8 @@ class RankLink {
   int rank() const { return rank_; }
   // False when the rank does not take connections.
   Task<bool> connect(const RankEndpoints& endpoints);
+  // Still, as far as this side has heard.
+  bool is_open();
   // True once every byte of the request is written.
   Task<bool> send(const RankEndpoints& endpoints, const Exchange& exchange);
 

@@ -8,10 +8,12 @@
 // A target that ends in "?refuse=R" or "?die=R": rank R resets the connection, or dies, with half
 // the request.
 //
-// --model=dies: ends at once with exit code 70; --model=hangs: never listens.
+// --model=dies: ends at once with exit code 70; --model=hangs: never listens; --model=impatient:
+// closes a connection that brings nothing for 50 ms.
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -36,6 +38,7 @@ using Json = nlohmann::ordered_json;
 
 struct State {
   int rank = 0;
+  bool impatient = false;
   std::string key;
   std::atomic<uint64_t> round{0};
   std::mutex mutex;
@@ -47,8 +50,10 @@ struct State {
 
 State state;
 
-void note(const char* event, uint64_t sequence) {
-  const std::string line = fmt::format("{{\"event\":\"{}\",\"sequence\":{}}}\n", event, sequence);
+// `more`: further members of the line.
+void note(const char* event, uint64_t sequence, const std::string& more = "") {
+  const std::string line =
+      fmt::format("{{\"event\":\"{}\",\"sequence\":{}{}}}\n", event, sequence, more);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -57,11 +62,23 @@ struct Incoming {
   std::string target;
   std::map<std::string, std::string> headers;
   std::string body;
+  int64_t waited_ms = 0;  // from the connection to the first byte
 };
+
+// False when none came.
+bool wait_for_first_byte(int fd, Incoming& incoming) {
+  const auto connected = std::chrono::steady_clock::now();
+  pollfd wanted{fd, POLLIN, 0};
+  if (::poll(&wanted, 1, state.impatient ? 50 : -1) <= 0) return false;
+  const auto waited = std::chrono::steady_clock::now() - connected;
+  incoming.waited_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
+  return true;
+}
 
 bool read_request(int fd, Incoming& incoming) {
   std::string text;
   std::array<char, 64 << 10> piece;
+  if (!wait_for_first_byte(fd, incoming)) return false;
   size_t head_end;
   while ((head_end = text.find("\r\n\r\n")) == std::string::npos) {
     const ssize_t n = ::recv(fd, piece.data(), piece.size(), 0);
@@ -210,10 +227,10 @@ class Preparation {
 };
 
 // Nothing when the body is no JSON object. A large one takes seconds under a sanitizer.
-std::optional<Json> read_script(const std::string& body, uint64_t sequence) {
+std::optional<Json> read_script(const Incoming& incoming, uint64_t sequence) {
   const Preparation preparation(sequence);
-  Json script = Json::parse(body, nullptr, false);
-  note("got", sequence);
+  Json script = Json::parse(incoming.body, nullptr, false);
+  note("got", sequence, fmt::format(",\"waited_ms\":{}", incoming.waited_ms));
   if (!script.is_object()) return std::nullopt;
   rest(script.value("prepare_ms", 0));
   return script;
@@ -238,7 +255,7 @@ std::string chunk(const std::string& text) {
 void generate(int fd, Incoming& incoming) {
   const uint64_t sequence =
       std::strtoull(incoming.headers["Lockstep-Sequence"].c_str(), nullptr, 10);
-  const std::optional<Json> read = read_script(incoming.body, sequence);
+  const std::optional<Json> read = read_script(incoming, sequence);
   if (!read) {
     answer(fd, 400, R"({"error":{"message":"body is no JSON object"}})");
     return;
@@ -347,6 +364,7 @@ int main(int argc, char** argv) {
     return 70;
   }
   if (model == "hangs") ::pause();
+  state.impatient = model == "impatient";
   uint16_t port = 0;
   const int listener = listen_on_loopback(port);
   if (listener < 0) return 1;

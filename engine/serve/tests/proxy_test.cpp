@@ -10,6 +10,7 @@ namespace lockstep::serve {
 namespace {
 
 using Json = nlohmann::json;
+using namespace std::chrono_literals;
 
 const char* const kEndless = R"({"stream":true,"n":1000000,"ms":2})";
 const char* const kEndlessBody = R"({"n":1000000,"ms":2})";
@@ -60,6 +61,43 @@ TEST_F(ProxyTest, AConnectionServesManyRequests) {
   const HttpAnswer second = client.receive();
   EXPECT_EQ(Json::parse(first.body)["sequence"], 4);
   EXPECT_EQ(Json::parse(second.body)["sequence"], 5);
+}
+
+// For how long the connections of the last request had been there when it came, by rank.
+class AheadTest : public ProxyTest {
+ protected:
+  std::vector<int64_t> waited_ms_after(std::chrono::milliseconds pause) {
+    std::this_thread::sleep_for(pause);
+    const size_t before = count("\"event\":\"got\"");
+    EXPECT_EQ(server().ask(R"({"stream":true,"n":1})").status, 200);
+    EXPECT_TRUE(logged("\"event\":\"got\"", before + 2));
+    std::vector<int64_t> waited;
+    const std::vector<std::string> lines = server().log_lines("\"event\":\"got\"");
+    for (size_t i = before; i < lines.size(); ++i) {
+      waited.push_back(Json::parse(lines[i])["waited_ms"].get<int64_t>());
+    }
+    return waited;
+  }
+};
+
+TEST_F(AheadTest, ConnectionsWaitForRequests) {
+  start();
+  for (int i = 0; i < 3; ++i) {
+    for (const int64_t ms : waited_ms_after(500ms)) EXPECT_GE(ms, 250);
+  }
+}
+
+TEST_F(AheadTest, OldConnectionsAreNotTrusted) {
+  start();
+  for (const int64_t ms : waited_ms_after(4500ms)) EXPECT_LT(ms, 4000);
+}
+
+TEST_F(AheadTest, ClosedConnectionsAreMadeAnew) {
+  start({}, true, "impatient");
+  for (int i = 0; i < 3; ++i) {
+    for (const int64_t ms : waited_ms_after(500ms)) EXPECT_LT(ms, 250);
+  }
+  EXPECT_EQ(count("\"event\":\"rank_started\""), 2u);
 }
 
 TEST_F(ProxyTest, SideCallsAreNotNumbered) {
