@@ -131,8 +131,7 @@ EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const
   options.n_drafts = flags.n_drafts;
   options.draft_window = flags.draft_window;
   options.n_live_tokens = text.n_live_tokens();
-  const int64_t n_live = options.n_live_tokens > 0 ? options.n_live_tokens : config.vocab_size;
-  options.draft_vocab = read_draft_vocab(flags.draft_vocab, n_live);
+  options.draft_vocab = read_draft_vocab(flags.draft_vocab, live_tokens(config, options));
   options.prefix_cache_bytes = flags.prefix_cache_bytes;
   options.cuda_graphs = flags.cuda_graphs == "on";
   options.time_ops = flags.time_ops;

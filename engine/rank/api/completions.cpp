@@ -42,17 +42,6 @@ void read_prompt(const JsonView& prompt, GenerationRequest& request) {
   }
 }
 
-void refuse_unsupported(const JsonView& body) {
-  const JsonView suffix = body["suffix"];
-  if (suffix.given() && !suffix.text().empty()) suffix.refuse("is not supported");
-  const JsonView echo = body["echo"];
-  if (echo.given() && echo.flag()) echo.refuse("is not supported");
-  const JsonView best_of = body["best_of"];
-  if (best_of.given() && best_of.integer(0, 128) > 1) {
-    best_of.refuse("only 1 answer a request is supported");
-  }
-}
-
 class CompletionFormat final : public AnswerFormat {
  public:
   CompletionFormat(AnswerIdentity identity, const GenerationRequest& request)
@@ -150,7 +139,9 @@ GenerationRequest parse_completion(std::string_view body_text, const SamplingPar
   request.sampling = defaults;
   read_openai_common(body, request);
   read_prompt(body["prompt"], request);
-  refuse_unsupported(body);
+  if (const JsonView suffix = body["suffix"]; suffix.given() && !suffix.text().empty()) {
+    suffix.refuse("is not supported");
+  }
   const JsonView max_tokens = body["max_tokens"];
   request.max_tokens =
       max_tokens.given() ? max_tokens.integer(1, kMaxTokensLimit) : kDefaultMaxTokens;

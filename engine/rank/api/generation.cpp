@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/rank/api/api_error.h"
+#include "engine/rank/api/unsupported_fields.h"
 
 namespace lockstep {
 namespace {
@@ -75,6 +76,7 @@ void read_openai_common(const JsonView& body, GenerationRequest& request) {
   if (const JsonView n = body["n"]; n.given() && n.integer(1, 128) != 1) {
     n.refuse("only 1 answer a request is supported");
   }
+  refuse_unsupported_fields(body);
   if (const JsonView flag = body["ignore_eos"]; flag.given()) request.ignore_eos = flag.flag();
   if (const JsonView flag = body["return_tokens_as_token_ids"]; flag.given()) {
     request.tokens_as_ids = flag.flag();

@@ -46,6 +46,15 @@ void PromptBuilder::set_room(const GenerationRequest& asked, Request& request) c
   request.max_tokens = asked.max_tokens.value_or(left);
 }
 
+void PromptBuilder::check_bias(const SamplingParams& sampling) const {
+  const int64_t n_tokens = live_tokens(loaded_.source.config, loaded_.options);
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    if (id < n_tokens) continue;
+    refuse_field("logit_bias",
+                 fmt::format("names token {}; this model's tokens are 0 to {}", id, n_tokens - 1));
+  }
+}
+
 void PromptBuilder::make_prompt(const GenerationRequest& asked, int64_t now_unix_s,
                                 PreparedRequest& prepared) const {
   Request& request = prepared.request;
@@ -67,6 +76,7 @@ PreparedRequest PromptBuilder::build(const GenerationRequest& asked, int64_t now
     make_prompt(asked, now_unix_s, prepared);
     if (request.prompt.empty()) refuse_field("prompt", "is empty");
     set_room(asked, request);
+    check_bias(asked.sampling);
     request.sampling = asked.sampling;
     request.ignore_eos = asked.ignore_eos;
     request.stop_strings = generation_stops(asked);

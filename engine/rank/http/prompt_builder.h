@@ -32,6 +32,7 @@ class PromptBuilder {
   void make_prompt(const GenerationRequest& asked, int64_t now_unix_s,
                    PreparedRequest& prepared) const;
   std::string render(const GenerationRequest& asked, int64_t now_unix_s, ImageList& images) const;
+  void check_bias(const SamplingParams& sampling) const;
   void set_room(const GenerationRequest& asked, Request& request) const;
 
   const LoadedRank& loaded_;

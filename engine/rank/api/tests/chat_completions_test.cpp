@@ -96,6 +96,30 @@ TEST(ChatCompletions, RefusesWrongValuesByName) {
   for (const auto& [param, more] : cases) expect_refused(param, [&] { parse(more); });
 }
 
+// What would change the answer is not ignored; what asks for nothing is.
+TEST(ChatCompletions, RefusesFieldsThatOtherServersHave) {
+  const std::pair<const char*, std::pair<const char*, const char*>> cases[] = {
+      {"guided_json", {R"({"type": "object"})", "{}"}},
+      {"structured_outputs", {R"({"choice": ["a"]})", "null"}},
+      {"min_tokens", {"5", "0"}},
+      {"stop_token_ids", {"[7]", "[]"}},
+      {"prompt_logprobs", {"1", "null"}},
+      {"best_of", {"2", "1"}},
+      {"echo", {"true", "false"}},
+      {"modalities", {R"(["text", "audio"])", R"(["text"])"}},
+      {"skip_special_tokens", {"false", "true"}},
+      {"add_generation_prompt", {"false", "true"}},
+      {"function_call", {R"({"name": "f"})", R"("")"}},
+  };
+  for (const auto& [param, values] : cases) {
+    const auto body = [name = param](const char* value) {
+      return body_with(fmt::format("\"{}\": {}", name, value));
+    };
+    expect_refused(param, [&] { parse_chat_completion(body(values.first), {}); });
+    EXPECT_NO_THROW(parse_chat_completion(body(values.second), {})) << param;
+  }
+}
+
 TEST(ChatCompletions, RefusesWrongMessagesByPath) {
   const std::pair<const char*, const char*> cases[] = {
       {"messages", R"({})"},

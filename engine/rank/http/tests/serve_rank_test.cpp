@@ -82,6 +82,11 @@ TEST(ServeRank, ErrorsNameTheField) {
   const std::string model = R"("model": "tiny-qwen3_5")";
   EXPECT_EQ(error(chat_body("hi", model + R"(, "temperature": 9)")).second["param"], "temperature");
   EXPECT_EQ(error(chat_body("hi", R"("model": "other")")).first, 404);
+  const Json biased = error(chat_body("hi", model + R"(, "logit_bias": {"99999999": 5})")).second;
+  EXPECT_EQ(biased["param"], "logit_bias");
+  EXPECT_NE(biased["message"].dump().find("names token 99999999; this model's tokens are 0 to "),
+            std::string::npos)
+      << biased;
   const auto [status, full] = error(chat_body(std::string(4000, 'x'), model));
   EXPECT_EQ(status, 400);
   EXPECT_EQ(full["code"], "context_length_exceeded");
