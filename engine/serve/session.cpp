@@ -62,6 +62,10 @@ bool is_plain_id(std::string_view id) {
   });
 }
 
+std::string fresh_request_id() {
+  return "req-" + random_hex(12);
+}
+
 Refusal refusal_of(ErrorCode error, size_t max_header_bytes, uint64_t max_body_bytes) {
   if (error == http::error::header_limit) {
     return {431, "invalid_request_error",
@@ -134,7 +138,9 @@ Task<bool> Session::read_header(Parser& parser) {
   disarm();
   if (!socket_.is_open() || error == http::error::end_of_stream) co_return false;
   if (error) {
+    method_.clear();
     target_ = "/";
+    request_id_ = fresh_request_id();
     co_await refuse_and_close(
         refusal_of(error, front_.options_.max_header_bytes, front_.options_.max_body_bytes));
     co_return false;
@@ -158,7 +164,7 @@ void Session::note_request_line(const Parser& parser) {
     target_ = path == target_.size() ? "/" : target_.substr(path);
   }
   const std::string_view wished = view_of(message["X-Request-Id"]);
-  request_id_ = is_plain_id(wished) ? std::string(wished) : "req-" + random_hex(12);
+  request_id_ = is_plain_id(wished) ? std::string(wished) : fresh_request_id();
 }
 
 bool Session::has_key(const Parser& parser) const {

@@ -229,7 +229,9 @@ TEST_F(Guard, HeaderFloodsEnd) {
   start();
   std::string flood = "GET / HTTP/1.1\r\n";
   for (int i = 0; i < 5000; ++i) flood += fmt::format("X-{}: {}\r\n", i, i);
-  EXPECT_EQ(send_raw(flood + "\r\n").status, 431);
+  const HttpAnswer flooded = send_raw(flood + "\r\n");
+  EXPECT_EQ(flooded.status, 431);
+  EXPECT_TRUE(flooded.header("x-request-id").starts_with("req-"));
   HttpClient endless = server().client();
   endless.send("GET /" + std::string(200000, 'a'));
   EXPECT_EQ(endless.receive().status, 431);
