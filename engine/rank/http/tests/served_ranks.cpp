@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -46,23 +45,23 @@ std::string read_line(int fd) {
 }  // namespace
 
 ServedRanks::ServedRanks(int n_ranks, std::vector<std::string> flags, const std::string& program) {
-  ranks_.resize(static_cast<size_t>(n_ranks));
   const int mailbox = n_ranks > 1 ? create_mailbox_file() : -1;
-  std::vector<int> outputs;
-  for (int rank = 0; rank < n_ranks; ++rank) start(rank, n_ranks, mailbox, program, flags);
+  // All of them before the first listens: they wait for each other.
   for (int rank = 0; rank < n_ranks; ++rank) {
-    Process& process = ranks_[static_cast<size_t>(rank)];
-    const int output = process.port;  // holds the pipe until the port is known
-    process.line = read_line(output);
-    ::close(output);
+    ranks_.push_back(start(rank, n_ranks, mailbox, program, flags));
+  }
+  for (Process& process : ranks_) {
+    process.line = read_line(process.output);
+    ::close(process.output);
     const auto json = nlohmann::json::parse(process.line, nullptr, false);
     process.port = json.is_object() ? json.value("port", 0) : 0;
   }
   if (mailbox >= 0) ::close(mailbox);
 }
 
-void ServedRanks::start(int rank, int n_ranks, int mailbox, const std::string& program,
-                        const std::vector<std::string>& flags) {
+ServedRanks::Process ServedRanks::start(int rank, int n_ranks, int mailbox,
+                                        const std::string& program,
+                                        const std::vector<std::string>& flags) const {
   std::vector<std::string> argv = {kBin + "/" + program, "serve", "--model", kModel};
   argv.push_back("--tp=" + std::to_string(n_ranks));
   argv.push_back("--rank=" + std::to_string(rank));
@@ -72,44 +71,33 @@ void ServedRanks::start(int rank, int n_ranks, int mailbox, const std::string& p
   argv.push_back("--round-log=" + (folder() / fmt::format("rounds.{}", rank)).string());
   argv.push_back("--halt-dir=" + folder().string());
   argv.insert(argv.end(), flags.begin(), flags.end());
-  std::vector<char*> arguments;
-  for (std::string& argument : argv) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
   const std::string log_path = (folder() / fmt::format("log.{}", rank)).string();
+  const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   int pipe[2];
-  LOCKSTEP_CHECK(::pipe2(pipe, O_CLOEXEC) == 0);
-  const pid_t pid = ::fork();
-  LOCKSTEP_CHECK(pid >= 0);
-  if (pid == 0) {
-    const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ::dup2(pipe[1], 1);
-    ::dup2(log, 2);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
+  LOCKSTEP_CHECK(log >= 0 && ::pipe2(pipe, O_CLOEXEC) == 0);
+  Process process;
+  process.child = std::make_unique<ChildProcess>(argv, std::map<std::string, std::string>(),
+                                                 ChildProcess::Outputs{pipe[1], log});
+  process.output = pipe[0];
   ::close(pipe[1]);
-  ranks_[static_cast<size_t>(rank)] = {pid, pipe[0], ""};
+  ::close(log);
+  return process;
 }
 
 ServedRanks::~ServedRanks() {
   for (int rank = 0; rank < n_ranks(); ++rank) {
-    if (pid(rank) > 0) ::kill(pid(rank), SIGKILL);
+    ranks_[static_cast<size_t>(rank)].child->send_signal(SIGKILL);
     wait(rank);
     for (const std::string& report : sanitizer_reports(log(rank))) ADD_FAILURE() << report;
   }
 }
 
 int ServedRanks::wait(int rank) {
-  Process& process = ranks_.at(static_cast<size_t>(rank));
-  if (process.pid <= 0) return 0;
-  int status = 0;
-  ::waitpid(process.pid, &status, 0);
-  process.pid = -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ranks_.at(static_cast<size_t>(rank)).child->wait();
 }
 
 int ServedRanks::end(int rank) {
-  ::kill(pid(rank), SIGTERM);
+  ranks_.at(static_cast<size_t>(rank)).child->send_signal(SIGTERM);
   return wait(rank);
 }
 

@@ -2,15 +2,15 @@
 // does: the same numbered request to both.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/base/process.h"
 #include "engine/base/temp_dir.h"
 
 namespace lockstep::testing {
@@ -32,7 +32,7 @@ class ServedRanks {
 
   int n_ranks() const { return static_cast<int>(ranks_.size()); }
   int port(int rank = 0) const { return ranks_.at(static_cast<size_t>(rank)).port; }
-  pid_t pid(int rank = 0) const { return ranks_.at(static_cast<size_t>(rank)).pid; }
+  int pid(int rank = 0) const { return ranks_.at(static_cast<size_t>(rank)).child->pid(); }
   const std::filesystem::path& folder() const { return folder_.path(); }
   // What a rank has written so far.
   std::string log(int rank = 0) const;
@@ -59,12 +59,13 @@ class ServedRanks {
 
  private:
   struct Process {
-    pid_t pid = -1;
+    std::unique_ptr<ChildProcess> child;
+    int output = -1;  // its stdout until it listens
     int port = 0;
     std::string line;
   };
-  void start(int rank, int n_ranks, int mailbox, const std::string& program,
-             const std::vector<std::string>& flags);
+  Process start(int rank, int n_ranks, int mailbox, const std::string& program,
+                const std::vector<std::string>& flags) const;
 
   TempDir folder_;
   std::vector<Process> ranks_;

@@ -70,8 +70,6 @@ int64_t open_descriptors(pid_t pid) {
 void ask_and_leave(const ServedRanks& ranks, const std::string& body, uint64_t number, int rank) {
   std::thread other(
       [&] { ranks.post("/v1/chat/completions", body, ServedRanks::numbered(number), 1 - rank); });
-  httplib::Client client("127.0.0.1", ranks.port(rank));
-  client.set_read_timeout(0, number % 3 == 0 ? 1000 : 200'000);
   httplib::Request request;
   request.method = "POST";
   request.path = "/v1/chat/completions";
@@ -80,8 +78,12 @@ void ask_and_leave(const ServedRanks& ranks, const std::string& body, uint64_t n
     request.headers.emplace(name, value);
   }
   request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return false; };
-  client.send(request);
-  client.stop();
+  {
+    // Its end closes the connection.
+    httplib::Client client("127.0.0.1", ranks.port(rank));
+    client.set_read_timeout(0, number % 3 == 0 ? 1000 : 200'000);
+    client.send(request);
+  }
   other.join();
 }
 
