@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/base/process.h"
 #include "validation/mutants/mutant_run.h"
 
 namespace lockstep {
@@ -47,6 +48,36 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Campaign,
                                [](char c) { return c == '.' || c == '-'; }, '_');
                            return name;
                          });
+
+// One short text of the golden model with this fault.
+ProcessResult generate_with(const std::string& fault) {
+  const GateOptions gate = golden_gate();
+  return run_process({gate.engine.string(), "--model", gate.model.string(), "--tp", "1", "--prompt",
+                      "a", "--max-tokens", "2", "--fault", fault});
+}
+
+TEST(Selectors, ChooseTheLayerOfAnMlpFault) {
+  EXPECT_EQ(generate_with("mlp.gate-up-swapped@layer=2,rank=0").exit_code, 0);
+  EXPECT_EQ(generate_with("mlp.down-k-tail-dropped@layer=2").exit_code, 0);
+  const ProcessResult beyond = generate_with("mlp.gate-up-swapped@layer=99");
+  EXPECT_EQ(beyond.exit_code, 4);
+  EXPECT_NE(beyond.stderr_text.find("never fired"), std::string::npos) << beyond.stderr_text;
+}
+
+TEST(Selectors, AreRefusedWhereThePointDoesNotKnowThem) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"mlp.rows-permuted@round=3", "has no selector 'round', only layer, rank"},
+      {"sampling.token-bit-flipped@layer=1", "has no selector 'layer', only rank, round"},
+      {"mlp.rows-permuted@layer=1,slot=2", "has no selector 'slot', only layer, rank"},
+      {"embedding.next-row@rank=1", "has no selector 'rank', and no other: leave out"},
+      {"mlp.rows-permuted@layer=x", "'x' is not a number"},
+      {"nosuch@layer=1", "unknown fault"}};
+  for (const auto& [fault, words] : rows) {
+    const ProcessResult refused = generate_with(fault);
+    EXPECT_EQ(refused.exit_code, 2) << fault;
+    EXPECT_NE(refused.stderr_text.find(words), std::string::npos) << refused.stderr_text;
+  }
+}
 
 TEST(Ladder, IsSilentWithoutAFault) {
   CatalogueRow honest;

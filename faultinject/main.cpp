@@ -33,11 +33,12 @@ struct Tally {
 };
 
 int list_faults(bool as_json) {
-  Table table({{"fault"}, {"what it does"}});
+  Table table({{"fault"}, {"selectors"}, {"what it does"}});
   Json json = Json::array();
   for (const FaultPoint& point : fault_points()) {
-    table.add_row({std::string(point.name), std::string(point.effect)});
-    json.push_back({{"name", point.name}, {"effect", point.effect}});
+    const std::string selectors = selector_names(point.selectors);
+    table.add_row({std::string(point.name), selectors, std::string(point.effect)});
+    json.push_back({{"name", point.name}, {"selectors", selectors}, {"effect", point.effect}});
   }
   if (as_json) {
     fmt::print("{}\n", json.dump(1));
@@ -139,7 +140,8 @@ int run_campaign(const FaultFlags& flags) {
 int fault_main(int argc, char** argv) {
   CLI::App app("Plant every fault of the catalogue; each must be caught and named");
   FaultFlags flags;
-  app.add_flag("--list", flags.list, "List the fault points");
+  app.add_flag("--list", flags.list,
+               "List the fault points and the selectors of each: NAME@layer=2");
   app.add_option("--only", flags.only, "Fault points to plant (default: all)");
   app.add_option("--sample", flags.sample, "This many rows, spread over the catalogue")
       ->check(CLI::PositiveNumber);

@@ -3,8 +3,8 @@
 // false and leaves no trace.
 //
 // A fault is chosen by "NAME" or "NAME@layer=L,rank=R,round=N": it fires where every given value
-// matches. Faults act in the rank (weights in memory, ids, positions, states, partial sums), never
-// on what a rank reports.
+// matches. Each point knows some of these selectors; the others are refused. Faults act in the rank
+// (weights in memory, ids, positions, states, partial sums), never on what a rank reports.
 #pragma once
 
 #include <string>
@@ -13,13 +13,23 @@
 
 namespace lockstep {
 
+struct FaultSelectors {
+  bool layer = false;
+  bool rank = false;
+  bool round = false;
+};
+
 struct FaultPoint {
   std::string_view name;
-  std::string_view effect;  // what it does, one line for --help and the catalogue
+  std::string_view effect;   // what it does, one line for --help and the catalogue
+  FaultSelectors selectors;  // what fault_fires is asked with
 };
 
 // Every fault point, sorted by name.
 const std::vector<FaultPoint>& fault_points();
+
+// "layer, rank"; empty for none.
+std::string selector_names(const FaultSelectors& selectors);
 
 struct FaultSite {
   int layer = -1;
@@ -29,8 +39,10 @@ struct FaultSite {
 
 #if defined(LOCKSTEP_FAULTS)
 
-// Activates the fault of `spec`. Throws Error (usage) for an unknown name or key. Empty: none.
+// Activates the fault of `spec`. Throws Error (usage) for an unknown name, or a selector that the
+// point does not know. Empty: none.
 void select_fault(const std::string& spec);
+// `site` gives exactly what the point declares.
 bool fault_fires(std::string_view name, const FaultSite& site = {});
 // Whether one is chosen, be it that it never fires.
 bool fault_selected();

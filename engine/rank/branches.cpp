@@ -403,17 +403,19 @@ void gdn_branch(const Model& model, const GdnWeights& weights, const float* norm
 }
 
 void mlp_branch(const Model& model, const MlpWeights& weights, const float* normed,
-                int64_t n_columns, Workspace& ws) {
+                const Batch& batch, const LayerCursor& cursor, Workspace& ws) {
+  const int64_t n_columns = batch.n_columns();
+  const FaultSite site{cursor.layer, model.comm.rank(), batch.round};
   const int64_t width = model.weights.dims.intermediate_size;
   LinearBatch products(model, normed, n_columns);
   products.add(weights.gate_proj, ws.wide[0]);  // [n, width]
   products.add(weights.up_proj, ws.wide[1]);    // [n, width]
   products.run();
-  if (fault_fires("mlp.gate-up-swapped")) std::swap(ws.wide[0], ws.wide[1]);
+  if (fault_fires("mlp.gate-up-swapped", site)) std::swap(ws.wide[0], ws.wide[1]);
   swiglu({ws.wide[0].data(), width, ws.wide[1].data(), width, ws.wide[0].data(), width, n_columns,
           width, model.rounding},
          model.pool);
-  if (fault_fires("mlp.down-k-tail-dropped")) {
+  if (fault_fires("mlp.down-k-tail-dropped", site)) {
     for (int64_t t = 0; t < n_columns; ++t) {
       std::fill_n(ws.wide[0].data() + (t + 1) * width - 16, 16, 0.0f);
     }

@@ -48,7 +48,7 @@ void attention_branch(const Model& model, const AttentionWeights& weights, const
 void gdn_branch(const Model& model, const GdnWeights& weights, const float* normed,
                 const Batch& batch, const LayerCursor& cursor, Workspace& ws);
 void mlp_branch(const Model& model, const MlpWeights& weights, const float* normed,
-                int64_t n_columns, Workspace& ws);
+                const Batch& batch, const LayerCursor& cursor, Workspace& ws);
 
 // The two steps of attention_branch. The MTP layer stores K and V of all its columns but attends
 // from the last one of each span only.

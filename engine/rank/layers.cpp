@@ -75,7 +75,7 @@ void forward(const Model& model, const Batch& batch, Workspace& ws) {
       residual_add(ws.hidden.data(), ws.branch.data(), n * hidden, model.rounding);
     }
     norm_rows(model, ws.hidden.data(), layer.post_attention_norm, n, ws.normed.data());
-    mlp_branch(model, layer.mlp, ws.normed.data(), n, ws);
+    mlp_branch(model, layer.mlp, ws.normed.data(), batch, cursor, ws);
     tap(i, "mlp", ws.branch);
     if (fault_fires("residual.mlp-missing", {i, model.comm.rank(), batch.round})) {
       std::fill(ws.branch.begin(), ws.branch.end(), 0.0f);

@@ -76,7 +76,7 @@ void mtp_forward(const Model& model, const Batch& batch, const float* hidden_row
   attend(model, mtp.layer.attention, ws.normed.data(), last, cursor, ws.layer);
   residual_add(ws.x.data(), ws.layer.branch.data(), n * hidden, model.rounding);
   norm_rows(model, ws.x.data(), mtp.layer.post_attention_norm, n, ws.normed.data());
-  mlp_branch(model, mtp.layer.mlp, ws.normed.data(), n, ws.layer);
+  mlp_branch(model, mtp.layer.mlp, ws.normed.data(), last, cursor, ws.layer);
   residual_add(ws.x.data(), ws.layer.branch.data(), n * hidden, model.rounding);
   out->resize(static_cast<size_t>(n * hidden));
   norm_rows(model, ws.x.data(), mtp.norm, n, out->data());

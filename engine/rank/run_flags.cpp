@@ -85,7 +85,10 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
       ->check(CLI::Range(0, 256));
   app.add_option("--cpu-target", flags.cpu_target, "auto, avx2 or avx512: same bits, other speed")
       ->capture_default_str();
-  app.add_option("--fault", flags.fault, "Plant a fault: NAME[@layer=L,rank=R,round=N]");
+  app.add_option(
+      "--fault", flags.fault,
+      "Plant a fault: NAME[@layer=L,rank=R,round=N], with those selectors that 'lockstep "
+      "fault --list' says for NAME");
   app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app.add_option("--temperature", flags.temperature, "0 is greedy")->check(number_in(0.0, 100.0));
