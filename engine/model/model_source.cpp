@@ -4,6 +4,7 @@
 #include "engine/model/checkpoint_digest.h"
 #include "engine/model/shard_file.h"
 #include "engine/model/synth/synthetic.h"
+#include "engine/model/unused_layers.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +53,7 @@ ModelSource open_model_source(const std::string& model, const std::string& shard
   source.config = load_model_config(model);
   if (shards.empty()) {
     source.checkpoint = std::make_unique<Checkpoint>(fs::path(model));
+    refuse_unused_layers(source.config, *source.checkpoint);
     return source;
   }
   const auto shard = open_shard(shards, rank, n_ranks);
@@ -59,6 +61,7 @@ ModelSource open_model_source(const std::string& model, const std::string& shard
   source.config = load_model_config(shards);
   source.source_digest = shard->identity().source_digest;
   source.checkpoint = shard->take_checkpoint();
+  refuse_unused_layers(source.config, *source.checkpoint);
   source.sharded = true;
   return source;
 }

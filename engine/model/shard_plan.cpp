@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/error.h"
+#include "engine/model/unused_layers.h"
 #include "engine/model/weight_formats.h"
 
 namespace lockstep {
@@ -201,6 +202,7 @@ PartCut stored_part_cut(const ModelConfig& config, const Checkpoint& checkpoint,
 
 ShardPlan make_shard_plan(const ModelConfig& config, const Checkpoint& checkpoint, int n_ranks) {
   check_divisible(config, n_ranks);
+  refuse_unused_layers(config, checkpoint);
   ShardPlan plan;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     ShardRow row{name, tensor, -1, {}};

@@ -55,7 +55,8 @@ using ShardPlan = std::vector<ShardRow>;
 PartCut stored_part_cut(const ModelConfig& config, const Checkpoint& checkpoint,
                         const std::string& name, int n_ranks);
 
-// Throws Error when a cut does not fall on a codec's granule.
+// Throws Error when a cut does not fall on a codec's granule, or for layers that the config leaves
+// unused.
 ShardPlan make_shard_plan(const ModelConfig& config, const Checkpoint& checkpoint, int n_ranks);
 
 // Splits a tensor name into base and suffix: "x.mlp.up_proj.weight_scale" -> {"x.mlp.up_proj",

@@ -6,6 +6,7 @@
 #include "engine/base/table.h"
 #include "engine/model/convert/convert.h"
 #include "engine/model/gguf/gguf_export.h"
+#include "engine/model/unused_layers.h"
 
 namespace lockstep {
 namespace {
@@ -47,10 +48,11 @@ void print_report(const std::vector<ConvertError>& rows) {
 
 int convert(const ConvertFlags& flags) {
   const Checkpoint source{std::filesystem::path(flags.model)};
+  const ModelConfig config = load_model_config(flags.model);
+  refuse_unused_layers(config, source);
   const CompanionFiles companions = read_companion_files(flags.model);
   const ConvertTarget* target = find_convert_target(flags.to);
   if (target == nullptr) {
-    const ModelConfig config = load_model_config(flags.model);
     const GgufReport report =
         export_gguf(config, source, companions, flags.to, flags.with_mtp, flags.out);
     fmt::print("{}: {} tensors\n", report.path.string(), report.n_tensors);
