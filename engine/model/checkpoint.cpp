@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "engine/model/checkpoint_digest.h"
+#include "engine/model/checkpoint_index.h"
 #include "engine/model/weight_formats.h"
 
 namespace lockstep {
@@ -20,35 +19,6 @@ namespace fs = std::filesystem;
 
 bool starts_with(const std::string& text, const std::string& prefix) {
   return text.compare(0, prefix.size(), prefix) == 0;
-}
-
-// Names of the files that an index lists. Every name must be a plain file name in the folder.
-std::set<std::string> files_of_index(const fs::path& path) {
-  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
-  if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") ||
-      !json["weight_map"].is_object() || json["weight_map"].empty()) {
-    fail("{}: needs an object weight_map", path.string());
-  }
-  std::set<std::string> files;
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (!file.is_string()) fail("{}: weight_map.{} must be a file name", path.string(), name);
-    const std::string text = file.get<std::string>();
-    if (text.empty() || text.find('/') != std::string::npos || text == "..") {
-      fail("{}: weight_map.{} leaves the folder: {}", path.string(), name, text);
-    }
-    files.insert(text);
-  }
-  return files;
-}
-
-void check_index(const fs::path& path, const std::map<std::string, const TensorInfo*>& tensors) {
-  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (tensors.count(canonical_tensor_name(name)) == 0) {
-      fail("{}: lists tensor {}, which {} does not hold: fetch the checkpoint again", path.string(),
-           name, file.get<std::string>());
-    }
-  }
 }
 
 // Large tensors on all processors: a 27B model is made in seconds then.
@@ -103,10 +73,11 @@ Checkpoint::Checkpoint(const fs::path& dir) : label_(dir.string()) {
   if (!fs::is_directory(dir)) fail("{}: is not a folder with a checkpoint", dir.string());
   const fs::path index = dir / "model.safetensors.index.json";
   if (fs::exists(index)) {
-    for (const std::string& file : files_of_index(index)) {
+    const CheckpointIndex listed(index);
+    for (const std::string& file : listed.files()) {
       add_file(std::make_unique<SafetensorsFile>(dir / file));
     }
-    check_index(index, tensors_);
+    listed.check(files_);
     return;
   }
   for (const fs::path& path : safetensors_in(dir)) {

@@ -38,7 +38,7 @@ class TensorGenerator {
 class Checkpoint {
  public:
   // Opens DIR/model.safetensors.index.json and its shards, or the *.safetensors files of DIR.
-  // Throws Error that names the file, also for an index entry whose file or tensor is absent.
+  // Throws Error that names the file, also for an index that says something else than its files.
   explicit Checkpoint(const std::filesystem::path& dir);
   // The tensors of one file.
   explicit Checkpoint(std::unique_ptr<SafetensorsFile> file);

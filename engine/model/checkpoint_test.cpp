@@ -49,7 +49,7 @@ TEST(Checkpoint, ReadsOneFileOrAnIndex) {
   write_tensors(dir / "a.safetensors", {"model.norm.weight"}, 1);
   write_tensors(dir / "b.safetensors", {"lm_head.weight"}, 2);
   EXPECT_EQ(Checkpoint(dir.path()).tensors().size(), 2u);
-  // With an index, only the files that it lists count.
+  // With an index, only the files that it lists count; it may spell the prefixes otherwise.
   write_index(dir.path(), {{"lm_head.weight", "b.safetensors"}});
   const Checkpoint checkpoint(dir.path());
   EXPECT_EQ(checkpoint.tensors().size(), 1u);
@@ -76,6 +76,53 @@ TEST(Checkpoint, RefusesBrokenFoldersByName) {
   }
   write_file_atomically(dir / "model.safetensors.index.json", "{");
   expect_error([&] { Checkpoint{dir.path()}; }, {"index.json"});
+}
+
+TEST(Checkpoint, RefusesAnIndexThatItsFilesContradict) {
+  const TestDir dir;
+  write_tensors(dir / "a.safetensors", {"model.norm.weight", "mtp.fc.weight"}, 1);
+  write_tensors(dir / "b.safetensors", {"lm_head.weight"}, 2);
+  nlohmann::json honest = {{"model.norm.weight", "a.safetensors"},
+                           {"mtp.fc.weight", "a.safetensors"},
+                           {"lm_head.weight", "b.safetensors"}};
+  write_index(dir.path(), honest);
+  EXPECT_EQ(Checkpoint(dir.path()).tensors().size(), 3u);
+  const auto refuse = [&](const nlohmann::json& map, const std::vector<std::string>& words) {
+    write_index(dir.path(), map);
+    expect_error([&] { Checkpoint{dir.path()}; }, words);
+  };
+  nlohmann::json misplaced = honest;
+  misplaced["lm_head.weight"] = "a.safetensors";
+  misplaced["mtp.fc.weight"] = "b.safetensors";
+  refuse(misplaced, {"lm_head.weight in a.safetensors", "b.safetensors holds it"});
+  nlohmann::json unlisted = honest;
+  unlisted.erase("mtp.fc.weight");
+  refuse(unlisted, {"does not list tensor mtp.fc.weight", "a.safetensors"});
+  nlohmann::json invented = honest;
+  invented["mtp.norm.weight"] = "a.safetensors";
+  refuse(invented, {"lists tensor mtp.norm.weight", "a.safetensors does not hold"});
+  nlohmann::json twice = honest;
+  twice["model.language_model.norm.weight"] = "a.safetensors";
+  refuse(twice, {"norm.weight", "twice"});
+}
+
+TEST(Checkpoint, RefusesAWrongTotalSize) {
+  const TestDir dir;
+  write_tensors(dir / "a.safetensors", {"lm_head.weight", "mtp.fc.weight"}, 1);
+  const auto with = [&](const nlohmann::json& total_size) {
+    const nlohmann::json index = {
+        {"metadata", {{"total_size", total_size}}},
+        {"weight_map", {{"lm_head.weight", "a.safetensors"}, {"mtp.fc.weight", "a.safetensors"}}}};
+    write_file_atomically(dir / "model.safetensors.index.json", index.dump());
+  };
+  for (const nlohmann::json& right : {nlohmann::json(16), nlohmann::json(16.0)}) {
+    with(right);
+    EXPECT_EQ(Checkpoint(dir.path()).n_bytes(), 16);
+  }
+  with(17);
+  expect_error([&] { Checkpoint{dir.path()}; }, {"total_size is 17", "16 bytes"});
+  with("16");
+  expect_error([&] { Checkpoint{dir.path()}; }, {"total_size must be a number"});
 }
 
 TEST(Checkpoint, RefusesATensorThatIsThereTwice) {

@@ -134,6 +134,29 @@ TensorInfo parse_tensor(const std::string& name, const Json& entry, int64_t data
   return tensor;
 }
 
+// The format has no holes: every data byte belongs to exactly one tensor. `sorted` by extent.
+void check_cover(const std::vector<std::pair<Extent, TensorInfo>>& sorted, int64_t n_data,
+                 const std::string& label) {
+  constexpr const char* kRemedy = "the file is damaged, fetch it again";
+  int64_t n_covered = 0;
+  const TensorInfo* before = nullptr;
+  for (const auto& [extent, tensor] : sorted) {
+    if (extent.begin < n_covered) {
+      fail("{}: tensors {} and {} overlap: {}", label, before->name, tensor.name, kRemedy);
+    }
+    if (extent.begin > n_covered) {
+      fail("{}: {} data bytes before tensor {} belong to no tensor: {}", label,
+           extent.begin - n_covered, tensor.name, kRemedy);
+    }
+    n_covered = extent.end;
+    before = &tensor;
+  }
+  if (n_covered < n_data) {
+    fail("{}: {} data bytes behind the last tensor belong to none: {}", label, n_data - n_covered,
+         kRemedy);
+  }
+}
+
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
@@ -174,7 +197,6 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   const auto text = bytes.subspan(sizeof(uint64_t), length);
   const auto data = bytes.subspan(sizeof(uint64_t) + length);
   header_text_ = {reinterpret_cast<const char*>(text.data()), text.size()};
-  data_bytes_ = static_cast<int64_t>(data.size());
   const Json header = parse_header(header_text_, label_);
   std::vector<std::pair<Extent, TensorInfo>> found;
   for (const auto& [name, entry] : header.items()) {
@@ -196,12 +218,10 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first.begin, a.first.end) < std::pair(b.first.begin, b.first.end);
   });
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (i > 0 && found[i].first.begin < found[i - 1].first.end) {
-      fail("{}: tensors {} and {} overlap", label_, tensors_.back().name, found[i].second.name);
-    }
-    index_[found[i].second.name] = i;
-    tensors_.push_back(std::move(found[i].second));
+  check_cover(found, static_cast<int64_t>(data.size()), label_);
+  for (auto& [extent, tensor] : found) {
+    index_[tensor.name] = tensors_.size();
+    tensors_.push_back(std::move(tensor));
   }
 }
 

@@ -2,9 +2,9 @@
 // {name: {dtype, shape, data_offsets}}, then the data. Format: the safetensors project's
 // specification.
 //
-// The reader trusts nothing: header length, every offset, every shape product and the absence of
-// overlaps are checked before a tensor can be reached, and nothing is allocated from a claimed
-// size.
+// The reader trusts nothing: header length, every offset, every shape product and that every data
+// byte belongs to exactly one tensor are checked before a tensor can be reached, and nothing is
+// allocated from a claimed size.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +65,6 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& label() const { return label_; }
   std::string_view header_text() const { return header_text_; }
-  // Bytes after the header, whether tensors use them or not.
-  int64_t data_bytes() const { return data_bytes_; }
 
  private:
   void parse(std::span<const std::byte> bytes);
@@ -74,7 +72,6 @@ class SafetensorsFile {
   std::string label_;
   MappedFile file_;
   std::string_view header_text_;
-  int64_t data_bytes_ = 0;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, size_t> index_;
   std::map<std::string, std::string> metadata_;
