@@ -1,11 +1,15 @@
 #include "engine/apps/rank_runner.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
+#include <optional>
 #include <thread>
 
+#include "engine/base/error.h"
 #include "engine/base/process.h"
 #include "engine/comm/mailbox.h"
 
@@ -25,12 +29,31 @@ std::vector<std::string> rank_command(const RunFlags& flags, const fs::path& job
   return argv;
 }
 
+// What to do about a rank that ended so.
+const char* remedy_for(int signal) {
+  if (signal == SIGKILL) {
+    return "the system does that when memory is short (see dmesg): use a smaller --max-context or "
+           "fewer --slots";
+  }
+  const bool asked = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+  return asked ? "somebody ended it: run it again"
+               : "run it again, and report it with what stands above when it comes back";
+}
+
+// A rank that a signal ended left no word of its own.
+[[noreturn]] void fail_for_killed_rank(size_t rank, int signal) {
+  fail_with(ExitCode::peer_lost, "rank {} was killed by signal {} ({}): {}", rank, signal,
+            ::strsignal(signal), remedy_for(signal));
+}
+
 // Waits for all ranks. When one fails, the others get a moment to say why and are then killed; the
 // exit code is that of the first that failed.
 int wait_for_ranks(std::vector<ChildProcess>& ranks) {
   using Clock = std::chrono::steady_clock;
+  constexpr int kFirstSignalCode = 128;  // see ProcessResult::exit_code
   std::vector<bool> done(ranks.size(), false);
   int exit_code = 0;
+  std::optional<std::pair<size_t, int>> killed;  // a rank and its signal
   Clock::time_point give_up = Clock::time_point::max();
   for (size_t n_done = 0; n_done < ranks.size();) {
     for (size_t i = 0; i < ranks.size(); ++i) {
@@ -38,6 +61,7 @@ int wait_for_ranks(std::vector<ChildProcess>& ranks) {
       done[i] = true;
       ++n_done;
       const int code = ranks[i].wait();
+      if (code > kFirstSignalCode && !killed) killed = {i, code - kFirstSignalCode};
       if (code != 0 && exit_code == 0) {
         exit_code = code;
         give_up = Clock::now() + std::chrono::seconds(2);
@@ -49,6 +73,8 @@ int wait_for_ranks(std::vector<ChildProcess>& ranks) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  // The other one may have been seen first, with no more to say than that its peer is gone.
+  if (killed) fail_for_killed_rank(killed->first, killed->second);
   return exit_code;
 }
 
