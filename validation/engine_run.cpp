@@ -49,19 +49,6 @@ std::string job_lines(const std::vector<EngineJob>& jobs) {
   return text;
 }
 
-void start_engine(const EngineOptions& options, const fs::path& jobs, const fs::path& out) {
-  std::vector<std::string> argv = options.command();
-  argv.insert(argv.end(), {"--jobs", jobs.string(), "--out", out.string()});
-  const ProcessResult result = run_process(argv, options.timeout);
-  if (result.timed_out) {
-    bad_result("{}: did not end within {} s", argv[0], options.timeout.count());
-  }
-  if (result.exit_code == 0) return;
-  const std::string words = failure_reason(result.stderr_text);
-  bad_result("the engine ended with exit code {}: {}", result.exit_code,
-             words.empty() ? "it printed no reason" : words);
-}
-
 const Json& member(const Json& object, const char* key, const std::string& where) {
   if (!object.is_object() || !object.contains(key)) bad_result("{}: \"{}\" is missing", where, key);
   return object[key];
@@ -189,8 +176,8 @@ std::vector<EngineResult> run_in(const fs::path& folder, const EngineOptions& op
   const fs::path out = folder / "out";
   write_file_atomically(job_file, job_lines(jobs));
   fs::create_directory(out);
-  start_engine(options, job_file, out);
-  std::vector<EngineResult> results = read_results(out / "results.jsonl", jobs);
+  run_job_program(options.command(), options.timeout, job_file, out);
+  std::vector<EngineResult> results = read_results(out / kResultsFile, jobs);
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (jobs[i].taps.empty()) continue;
     std::vector<fs::path> files;
@@ -241,6 +228,23 @@ std::string failure_reason(const std::string& stderr_text) {
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
   }
   return signed_line.empty() ? last : signed_line;
+}
+
+void run_job_program(std::vector<std::string> argv, std::chrono::seconds timeout,
+                     const fs::path& jobs, const fs::path& out) {
+  argv.insert(argv.end(), {"--jobs", jobs.string(), "--out", out.string()});
+  const ProcessResult result = run_process(argv, timeout);
+  if (result.timed_out) bad_result("{}: did not end within {} s", argv[0], timeout.count());
+  if (result.exit_code != 0) {
+    const std::string words = failure_reason(result.stderr_text);
+    bad_result("the engine ended with exit code {}: {}", result.exit_code,
+               words.empty() ? argv[0] + " printed no reason" : words);
+  }
+  if (fs::exists(out / kResultsFile)) return;
+  bad_result(
+      "the engine ended with exit code 0 without writing its results: {} must take --jobs FILE and "
+      "leave {} in --out DIR, as lockstep-generate does",
+      argv[0], kResultsFile);
 }
 
 std::vector<EngineResult> run_engine(const EngineOptions& options,

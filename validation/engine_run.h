@@ -91,6 +91,13 @@ inline constexpr const char* kResultsTap = "results";
 // last one.
 std::string failure_reason(const std::string& stderr_text);
 
+inline constexpr const char* kResultsFile = "results.jsonl";
+
+// Runs an engine's command line on a job file. Throws Error (exit 3) that says how it ended unless
+// it left kResultsFile in `out`.
+void run_job_program(std::vector<std::string> argv, std::chrono::seconds timeout,
+                     const std::filesystem::path& jobs, const std::filesystem::path& out);
+
 // One result a job, in job order. Throws Error (exit 3) with the engine's own line when it fails,
 // with a line of its own when the engine overruns `timeout`, or writes something that cannot be
 // read or does not match the jobs.

@@ -46,15 +46,9 @@ std::vector<Json> run_jobs(const ExamTarget& target, const std::vector<Json>& jo
   std::istringstream words(target.spec);
   for (std::string word; words >> word;) argv.push_back(word);
   if (!target.model.empty()) argv.insert(argv.end(), {"--model", target.model.string()});
-  argv.insert(argv.end(), {"--jobs", (folder.path() / "jobs.jsonl").string(), "--out",
-                           (folder.path() / "out").string()});
-  const ProcessResult process = run_process(argv, target.timeout);
-  if (process.timed_out || process.exit_code != 0) {
-    fail_with(ExitCode::could_not_judge, "{}: {}", argv[0],
-              process.timed_out ? "did not end in time" : failure_reason(process.stderr_text));
-  }
+  run_job_program(argv, target.timeout, folder.path() / "jobs.jsonl", folder.path() / "out");
   std::vector<Json> results;
-  std::istringstream text(read_text_file(folder.path() / "out" / "results.jsonl", kMaxResultBytes));
+  std::istringstream text(read_text_file(folder.path() / "out" / kResultsFile, kMaxResultBytes));
   for (std::string line; std::getline(text, line);) {
     if (!line.empty()) results.push_back(Json::parse(line, nullptr, false));
   }

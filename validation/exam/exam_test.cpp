@@ -270,6 +270,20 @@ TEST_F(ExamMain, BudgetAndUnsteadyEnginesAreCountedApart) {
   EXPECT_EQ(exam(unsteady, {}).exit_code, 4);
 }
 
+// Programs that are no engine.
+TEST(ExamPrograms, SayHowTheyEnded) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"/bin/false", "ended with exit code 1: /bin/false printed no reason"},
+      {"/bin/true", "ended with exit code 0 without writing its results: /bin/true must take"}};
+  for (const auto& [program, words] : rows) {
+    const ProcessResult result = run_process(
+        {kExam, program, "--questions", LOCKSTEP_GOLDEN_DIR "/oracle/exam.jsonl", "--limit", "1"},
+        std::chrono::seconds(60));
+    EXPECT_EQ(result.exit_code, 3) << program;
+    EXPECT_NE(result.stderr_text.find(words), std::string::npos) << result.stderr_text;
+  }
+}
+
 TEST(ExamGolden, TheEngineGivesTheRecordedAnswers) {
   const std::string golden = LOCKSTEP_GOLDEN_DIR;
   const ProcessResult result =
