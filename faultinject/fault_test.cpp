@@ -56,6 +56,18 @@ ProcessResult generate_with(const std::string& fault) {
                       "a", "--max-tokens", "2", "--fault", fault});
 }
 
+// Nothing is planted where no run can judge it.
+TEST(Program, RefusesAModelOrOracleThatIsNotThereAtOnce) {
+  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-fault";
+  for (const char* flag : {"--model", "--oracle"}) {
+    const ProcessResult refused =
+        run_process({program, flag, "/nonexistent"}, std::chrono::seconds(60));
+    EXPECT_EQ(refused.exit_code, 1) << flag;
+    EXPECT_EQ(refused.stdout_text, "") << flag;
+    EXPECT_NE(refused.stderr_text.find("/nonexistent"), std::string::npos) << refused.stderr_text;
+  }
+}
+
 TEST(Selectors, ChooseTheLayerOfAnMlpFault) {
   EXPECT_EQ(generate_with("mlp.gate-up-swapped@layer=2,rank=0").exit_code, 0);
   EXPECT_EQ(generate_with("mlp.down-k-tail-dropped@layer=2").exit_code, 0);

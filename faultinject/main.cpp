@@ -9,7 +9,10 @@
 #include "engine/base/fault.h"
 #include "engine/base/golden_folder.h"
 #include "engine/base/table.h"
+#include "engine/model/checkpoint.h"
+#include "engine/model/config.h"
 #include "validation/mutants/mutant_run.h"
+#include "validation/oracle.h"
 
 namespace lockstep {
 namespace {
@@ -100,7 +103,15 @@ MutantResult honest_run(const GateOptions& gate) {
   return run_mutant(honest, gate, false);
 }
 
+// Every run would fail, and each failure pass for a caught fault or for a missed one.
+void require_usable(const GateOptions& gate) {
+  load_model_config(gate.model);
+  const Checkpoint checkpoint(gate.model);
+  read_oracle(gate.oracle);
+}
+
 int run_campaign(const FaultFlags& flags) {
+  require_usable(flags.gate);
   Table table({{"verdict"}, {"fault"}, {"check"}, {"found"}, {"NMSE 5e-4"}, {"allclose"}});
   Json rows = Json::array();
   Tally tally;

@@ -80,6 +80,7 @@ int generate_jobs(const GenerateFlags& flags) {
   std::error_code error;
   fs::create_directories(flags.out_dir, error);
   if (error) fail("--out {}: {}", flags.out_dir, error.message());
+  if (!flags.record.empty()) require_recordable(flags.record, flags.jobs);
   const int code = run_ranks(flags.run, flags.jobs, flags.out_dir);
   if (code == 0 && !flags.record.empty()) {
     write_request_log(flags.record, flags.run, flags.jobs, flags.out_dir);
@@ -120,6 +121,7 @@ int main(int argc, char** argv) {
       }
     });
     if (const auto ended = lockstep::parse_command_line(app, argc, argv)) return *ended;
+    if (!flags.record.empty()) lockstep::require_writable("--record", flags.record);
     return jobs->count() > 0 ? lockstep::generate_jobs(flags) : lockstep::generate_one(flags);
   });
 }

@@ -59,6 +59,24 @@ TEST_F(Generate, NamesTheKilledRankThoughItsPeerEndedBefore) {
   expect_one_line(generate(), 75, "rank 1 was killed by signal 9");
 }
 
+// Nothing is generated that could not be kept.
+TEST_F(Generate, RefusesARecordThatCannotBeWrittenBeforeTheWork) {
+  const fs::path ran = folder_.path() / "ran";
+  rank_does("touch " + ran.string());
+  const fs::path none = folder_.path() / "none";
+  expect_one_line(generate({"--record", (none / "log.jsonl").string()}), 1,
+                  none.string() + " is no folder: make it first");
+  expect_one_line(generate({"--record", folder_.path().string()}), 1, "is a folder");
+  const std::string jobs = (folder_.path() / "jobs.jsonl").string();
+  write_file_atomically(
+      jobs, std::string(R"({"name": "a", "ids": [1], "inject": {"file": "x"}})") + "\n");
+  const ProcessResult injecting = run_process(
+      {(folder_.path() / "lockstep-generate").string(), "--model", "m", "--jobs", jobs, "--out",
+       (folder_.path() / "out").string(), "--record", (folder_.path() / "log.jsonl").string()});
+  expect_one_line(injecting, 1, "job \"a\" puts tensors in");
+  EXPECT_FALSE(fs::exists(ran));
+}
+
 TEST_F(Generate, PassesOnTheExitCodeOfARankThatSaidWhy) {
   rank_does("echo 'lockstep-rank: no' >&2; exit 2");
   expect_one_line(generate({"--tp", "1"}), 2, "lockstep-rank: no");

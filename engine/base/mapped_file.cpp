@@ -136,4 +136,23 @@ void write_file_atomically(const std::filesystem::path& path, const std::string&
   write_file_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
+void require_writable(const std::string& flag, const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path target = std::filesystem::canonical(path, ignored);
+  if (std::filesystem::is_directory(target, ignored)) {
+    fail("{} {}: is a folder: name a file in it", flag, path.string());
+  }
+  const bool in_place = !target.empty() && !std::filesystem::is_regular_file(target, ignored);
+  std::filesystem::path folder = (target.empty() ? path : target).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    fail("{} {}: {} is no folder: make it first", flag, path.string(), folder.string());
+  }
+  const int refused =
+      in_place ? ::access(target.c_str(), W_OK) : ::access(folder.c_str(), W_OK | X_OK);
+  if (refused != 0) {
+    fail("{} {}: cannot be written: {}", flag, path.string(), std::strerror(errno));
+  }
+}
+
 }  // namespace lockstep

@@ -33,4 +33,8 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes =
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, const std::string& text);
 
+// For a file that is written at the end of long work: throws Error that names `flag` and the remedy
+// where write_file_atomically could not write `path`.
+void require_writable(const std::string& flag, const std::filesystem::path& path);
+
 }  // namespace lockstep

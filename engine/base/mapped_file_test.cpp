@@ -71,6 +71,26 @@ TEST_F(MappedFileTest, MovesLeaveNothingBehind) {
   EXPECT_TRUE(empty.bytes().empty());
 }
 
+TEST_F(MappedFileTest, SaysBeforehandWhatCouldNotBeWritten) {
+  const auto refusal = [](const fs::path& path) {
+    return error_of([&] { require_writable("--store", path); });
+  };
+  EXPECT_EQ(refusal(folder_ / "new"), "no error");
+  EXPECT_EQ(refusal(write("old", "x")), "no error");
+  EXPECT_EQ(refusal("in-this-folder"), "no error");
+  EXPECT_EQ(refusal("/dev/null"), "no error");
+  fs::create_symlink(folder_ / "old", folder_ / "link");
+  EXPECT_EQ(refusal(folder_ / "link"), "no error");
+  EXPECT_EQ(refusal(folder_), "--store " + folder_.string() + ": is a folder: name a file in it");
+  EXPECT_EQ(refusal("/nonexistent/x"),
+            "--store /nonexistent/x: /nonexistent is no folder: make it first");
+  EXPECT_NE(refusal(folder_ / "old" / "x").find("old is no folder"), std::string::npos);
+  if (::geteuid() == 0) return;  // root may write anywhere
+  fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_NE(refusal(folder_ / "new").find("cannot be written: "), std::string::npos);
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
 TEST_F(MappedFileTest, OutlivesTheNameOfTheFile) {
   const fs::path path = write("file", "still here");
   const MappedFile file(path);

@@ -87,16 +87,18 @@ std::string request_log_header(const RunFlags& flags) {
   return header.dump();
 }
 
+void require_recordable(const fs::path& path, const fs::path& jobs) {
+  for (const Json& job : json_lines(jobs)) {
+    if (!job.contains("inject")) continue;
+    fail("--record {}: job {} puts tensors in, which a request log cannot hold: leave --record out",
+         path.string(), job.value("name", Json()).dump());
+  }
+}
+
 void write_request_log(const fs::path& path, const RunFlags& flags, const fs::path& jobs,
                        const fs::path& out_dir) {
   std::vector<Json> lines = json_lines(jobs);
-  for (Json& job : lines) {
-    if (job.contains("inject")) {
-      fail("--record {}: job {} puts tensors in, which a request log cannot hold", path.string(),
-           job["name"].dump());
-    }
-    embed_images(job, jobs.parent_path());
-  }
+  for (Json& job : lines) embed_images(job, jobs.parent_path());
   const std::vector<std::string> digests = result_digests(out_dir);
   LOCKSTEP_CHECK(lines.size() == digests.size());
   std::string text = request_log_header(flags) + "\n";

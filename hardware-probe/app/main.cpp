@@ -100,7 +100,19 @@ Observations run_probe(const Options& options) {
   return seen;
 }
 
+// What is written when the machine has been probed.
+void require_writable_outputs(const Options& options) {
+  const std::pair<const char*, const std::string&> outputs[] = {{"--record", options.record},
+                                                                {"--report", options.report},
+                                                                {"--html", options.html},
+                                                                {"--profile", options.profile}};
+  for (const auto& [flag, path] : outputs) {
+    if (!path.empty()) require_writable(flag, path);
+  }
+}
+
 int run(const Options& options) {
+  require_writable_outputs(options);
   const CardDatabase& cards = card_database();
   if (!options.claim.empty()) cards.get(options.claim);
   std::optional<Observations> older;

@@ -64,6 +64,19 @@ TEST_F(ProbeCli, UsageErrorsAreOneLineAndExitTwo) {
   }
 }
 
+// Before the machine is probed, which takes hours in the deep mode.
+TEST_F(ProbeCli, FilesThatCannotBeWrittenAreRefusedAtOnce) {
+  for (const char* flag : {"--report", "--html", "--profile"}) {
+    const ProcessResult result =
+        probe({"--sim", "T4", "--record", path("rec.json"), flag, "/proc/no/such/place"});
+    EXPECT_EQ(result.exit_code, 2) << flag;
+    EXPECT_NE(result.stderr_text.find(std::string(flag) + " /proc/no/such/place: /proc/no/such is"),
+              std::string::npos)
+        << result.stderr_text;
+    EXPECT_FALSE(fs::exists(path("rec.json"))) << flag;
+  }
+}
+
 TEST_F(ProbeCli, ListsCardsAndFaults) {
   const std::string cards = probe({"--list-cards"}).stdout_text;
   for (const char* card : {"V100-SXM2-32GB", "V100-PCIE-32GB", "PG500-216", "PG503-216",

@@ -74,6 +74,19 @@ TEST(Acceptance, WhatCannotBePairedIsRefused) {
   EXPECT_NEAR(student_t95(100), 1.6602, 1e-3);
 }
 
+TEST(Acceptance, AStoreThatCannotBeWrittenIsRefusedBeforeTheRun) {
+  const std::string golden = LOCKSTEP_GOLDEN_DIR;
+  const ProcessResult result =
+      run_process({std::string(LOCKSTEP_BIN_DIR) + "/lockstep-acceptance", "--model",
+                   golden + "/tiny-qwen3_5", "--oracle", golden + "/oracle/public", "--engine",
+                   "/bin/false", "--store", "/nonexistent/store"},
+                  std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.stderr_text.find("--store /nonexistent/store: /nonexistent is no folder"),
+            std::string::npos)
+      << result.stderr_text;
+}
+
 TEST(Acceptance, TheEngineAndADraftingFault) {
   const std::string golden = LOCKSTEP_GOLDEN_DIR;
   const TempDir dir;

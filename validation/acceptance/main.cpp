@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
   Arguments arguments;
   add_options(app, arguments);
   if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
+  if (!arguments.store.empty()) require_writable("--store", arguments.store);
   arguments.engine.timeout = std::chrono::seconds(arguments.timeout_s);
   const std::vector<PromptAcceptance> baseline =
       read_acceptance(arguments.against.empty() ? arguments.oracle : arguments.against);

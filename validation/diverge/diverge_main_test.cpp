@@ -73,6 +73,17 @@ class DivergeEndpoints : public ::testing::Test {
   TempDir dir_;
 };
 
+TEST_F(DivergeEndpoints, AReportThatCannotBeWrittenIsRefusedBeforeTheWork) {
+  const FakeEndpoint a(answers(0.1, 0.05, false));
+  const ProcessResult result =
+      diverge({a.url(), a.url(), "--prompts", (dir_.path() / "prompts.jsonl").string(), "--html",
+               (dir_.path() / "none" / "report.html").string()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.stderr_text.find("none is no folder: make it first"), std::string::npos)
+      << result.stderr_text;
+  EXPECT_EQ(a.n_requests(), 0);
+}
+
 TEST_F(DivergeEndpoints, SmallMarginsAreTies) {
   const Json json = judge(0.1, 0.05, 0);
   EXPECT_EQ(json["verdict"], "TIE");

@@ -95,6 +95,7 @@ std::vector<DivergePrompt> chosen_prompts(const Arguments& arguments) {
 }
 
 int judge(Arguments& arguments) {
+  if (!arguments.html.empty()) require_writable("--html", arguments.html);
   DivergeOptions& options = arguments.options;
   options.side_b.top = options.side_a.top;
   for (SideOptions* side : {&options.side_a, &options.side_b}) {

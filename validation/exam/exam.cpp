@@ -95,6 +95,8 @@ ExamReport run_exam(const std::vector<Question>& questions, const ExamOptions& o
     fail_with(ExitCode::could_not_judge, "{}; answers are code and run nowhere else", refusal);
   }
   ExamReport report;
+  const std::vector<ExamItem> earlier =
+      options.against.empty() ? std::vector<ExamItem>() : read_store(options.against);
   report.target = options.target.spec;
   report.margin = options.margin;
   std::vector<size_t> order(questions.size());
@@ -106,7 +108,7 @@ ExamReport run_exam(const std::vector<Question>& questions, const ExamOptions& o
   }
   if (!options.against.empty()) {
     report.against_path = options.against.string();
-    report.against = pair_runs(read_store(options.against), report.items, options.margin);
+    report.against = pair_runs(earlier, report.items, options.margin);
   }
   return report;
 }

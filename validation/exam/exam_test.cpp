@@ -284,6 +284,16 @@ TEST(ExamPrograms, SayHowTheyEnded) {
   }
 }
 
+// Before the first question, not behind the last.
+TEST(ExamPrograms, AreNotAskedWhenTheStoreCannotBeWritten) {
+  const ProcessResult result =
+      run_process({kExam, "/bin/false", "--store", "/nonexistent/store"}, std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.stderr_text.find("--store /nonexistent/store: /nonexistent is no folder"),
+            std::string::npos)
+      << result.stderr_text;
+}
+
 TEST(ExamGolden, TheEngineGivesTheRecordedAnswers) {
   const std::string golden = LOCKSTEP_GOLDEN_DIR;
   const ProcessResult result =

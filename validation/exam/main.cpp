@@ -66,6 +66,7 @@ int exit_code(const ExamReport& report) {
 
 int examine(Arguments& arguments) {
   if (arguments.options.target.spec.empty()) fail_with(ExitCode::usage, "give a TARGET");
+  if (!arguments.store.empty()) require_writable("--store", arguments.store);
   arguments.options.target.timeout = std::chrono::seconds(arguments.timeout_s);
   arguments.options.margin = arguments.margin_points / 100;
   std::vector<Question> questions =

@@ -101,6 +101,19 @@ class GateMain : public ::testing::Test {
   TempDir dir_;
 };
 
+TEST_F(GateMain, AFolderThatCannotBeMadeIsRefusedBeforeTheChecks) {
+  write_file_atomically(dir_.path() / "file", std::string("x"));
+  const ProcessResult receipts = gate({"--receipt", (dir_.path() / "file" / "new").string()});
+  EXPECT_EQ(receipts.exit_code, 1);
+  EXPECT_NE(receipts.stderr_text.find("--receipt "), std::string::npos) << receipts.stderr_text;
+  std::filesystem::remove(out());
+  write_file_atomically(out(), std::string("x"));
+  const ProcessResult report = gate({});
+  EXPECT_EQ(report.exit_code, 1);
+  EXPECT_NE(report.stderr_text.find("--out "), std::string::npos) << report.stderr_text;
+  EXPECT_FALSE(std::filesystem::exists(model() / "arguments")) << "an engine was started";
+}
+
 // The smallest change there is: one bit of one value.
 void flip_bit(SyntheticRun& run) {
   float& value = run.result("beta").dump.taps.at("layers.1.mlp").values[3];

@@ -109,11 +109,20 @@ GateProgress table_progress(bool colour) {
   return progress;
 }
 
+// What is written when the checks have been made.
+void prepare_outputs(const Arguments& arguments) {
+  const auto prepare = [](const char* flag, const fs::path& folder, const char* file) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) fail("{} {}: {}", flag, folder.string(), error.message());
+    require_writable(flag, folder / file);
+  };
+  prepare("--out", arguments.out, "receipt.json");
+  if (!arguments.receipts.empty()) prepare("--receipt", arguments.receipts, "receipt.json");
+}
+
 void write_outputs(const Arguments& arguments, const GateReport& report, const ReceiptFacts& facts,
                    const std::string& receipt) {
-  std::error_code error;
-  fs::create_directories(arguments.out, error);
-  if (error) fail("--out {}: {}", arguments.out.string(), error.message());
   write_file_atomically(arguments.out / "receipt.json", receipt);
   write_file_atomically(arguments.out / "report.html", html_report(report, facts));
   if (!arguments.receipts.empty()) add_receipt(arguments.receipts, receipt);
@@ -204,6 +213,7 @@ void announce_ungated_ops(const GateOptions& options, bool json) {
 int gate(Arguments& arguments, const std::string& command) {
   using Clock = std::chrono::steady_clock;
   const GateOptions& options = arguments.gate;
+  prepare_outputs(arguments);
   announce_ungated_ops(options, arguments.json);
   ReceiptFacts facts{command, options, utc_now(), 0, arguments.key_file};
   const Clock::time_point start = Clock::now();

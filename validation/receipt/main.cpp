@@ -64,6 +64,9 @@ CoverageInputs coverage_inputs(Arguments& arguments) {
 }
 
 int verify(Arguments& arguments) {
+  if (!fs::is_directory(arguments.receipts)) {
+    fail("{}: is no folder: name one with receipts, as ci/receipts", arguments.receipts.string());
+  }
   const CoverageInputs inputs = coverage_inputs(arguments);
   Verdict verdict = Verdict::pass;
   Json policies = Json::array();

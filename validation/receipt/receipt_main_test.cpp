@@ -19,6 +19,8 @@ constexpr const char* kKey =
 
 class ReceiptMain : public ::testing::Test {
  protected:
+  ReceiptMain() { std::filesystem::create_directories(receipts()); }
+
   ProcessResult run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), std::string(LOCKSTEP_BIN_DIR) + "/lockstep-receipt");
     return run_process(arguments, std::chrono::seconds(60));
@@ -57,6 +59,14 @@ TEST_F(ReceiptMain, VerifyWithoutReceiptFailsAndSaysHow) {
   const ProcessResult result = verify();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.stdout_text.find("lockstep gate --policy gpu --receipt"), std::string::npos);
+}
+
+TEST_F(ReceiptMain, VerifySaysThatThereIsNoSuchFolder) {
+  const ProcessResult result = run({"verify", "/nonexistent", "--source", tree_.root().string()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.stdout_text, "");
+  EXPECT_NE(result.stderr_text.find("/nonexistent: is no folder"), std::string::npos)
+      << result.stderr_text;
 }
 
 TEST_F(ReceiptMain, AWaiverMakesItMistrusted) {
