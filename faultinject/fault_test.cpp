@@ -68,6 +68,24 @@ TEST(Program, RefusesAModelOrOracleThatIsNotThereAtOnce) {
   }
 }
 
+TEST(Program, ListsAndPlantsOnlyKnownFaults) {
+  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-fault";
+  for (const std::vector<std::string>& unknown :
+       {std::vector<std::string>{"--list", "--only", "nosuch"},
+        {"--only", "mlp.gate-up-swapped", "nosuch"}}) {
+    std::vector<std::string> argv = {program};
+    argv.insert(argv.end(), unknown.begin(), unknown.end());
+    const ProcessResult refused = run_process(argv, std::chrono::seconds(60));
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_EQ(refused.stderr_text,
+              "lockstep-fault: --only nosuch: no such fault point; see --list\n");
+  }
+  const std::string one =
+      run_process({program, "--list", "--only", "mlp.rows-permuted"}).stdout_text;
+  EXPECT_NE(one.find("layer, rank"), std::string::npos) << one;
+  EXPECT_EQ(one.find("mlp.gate-up-swapped"), std::string::npos) << one;
+}
+
 TEST(Selectors, ChooseTheLayerOfAnMlpFault) {
   EXPECT_EQ(generate_with("mlp.gate-up-swapped@layer=2,rank=0").exit_code, 0);
   EXPECT_EQ(generate_with("mlp.down-k-tail-dropped@layer=2").exit_code, 0);

@@ -35,15 +35,31 @@ struct Tally {
   int n_allclose = 0;
 };
 
-int list_faults(bool as_json) {
+bool is_wanted(const FaultFlags& flags, const std::string& point) {
+  return flags.only.empty() ||
+         std::find(flags.only.begin(), flags.only.end(), point) != flags.only.end();
+}
+
+void require_known_points(const FaultFlags& flags) {
+  const auto& points = fault_points();
+  for (const std::string& name : flags.only) {
+    if (std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.name == name; })) {
+      continue;
+    }
+    fail_with(ExitCode::usage, "--only {}: no such fault point; see --list", name);
+  }
+}
+
+int list_faults(const FaultFlags& flags) {
   Table table({{"fault"}, {"selectors"}, {"what it does"}});
   Json json = Json::array();
   for (const FaultPoint& point : fault_points()) {
+    if (!is_wanted(flags, std::string(point.name))) continue;
     const std::string selectors = selector_names(point.selectors);
     table.add_row({std::string(point.name), selectors, std::string(point.effect)});
     json.push_back({{"name", point.name}, {"selectors", selectors}, {"effect", point.effect}});
   }
-  if (as_json) {
+  if (flags.json) {
     fmt::print("{}\n", json.dump(1));
   } else {
     table.print();
@@ -53,13 +69,11 @@ int list_faults(bool as_json) {
 
 std::vector<CatalogueRow> selected_rows(const FaultFlags& flags) {
   const auto all = catalogue_sample(built_in_catalogue(), flags.sample);
-  if (flags.only.empty()) return all;
   std::vector<CatalogueRow> rows;
   for (const CatalogueRow& row : all) {
-    const auto& only = flags.only;
-    if (std::find(only.begin(), only.end(), row.point()) != only.end()) rows.push_back(row);
+    if (is_wanted(flags, row.point())) rows.push_back(row);
   }
-  if (rows.empty()) fail_with(ExitCode::usage, "--only: the catalogue has no such fault");
+  if (rows.empty()) fail_with(ExitCode::usage, "--only: --sample leaves none of these faults");
   return rows;
 }
 
@@ -160,7 +174,8 @@ int fault_main(int argc, char** argv) {
   app.add_option("--oracle", flags.gate.oracle, "Oracle prefix (default: the embedded one)");
   app.add_flag("--json", flags.json, "Print JSON");
   if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
-  if (flags.list) return list_faults(flags.json);
+  require_known_points(flags);
+  if (flags.list) return list_faults(flags);
   if (flags.gate.model.empty()) flags.gate.model = golden_folder() / "tiny-qwen3_5";
   if (flags.gate.oracle.empty()) flags.gate.oracle = golden_folder() / "oracle/public";
   return run_campaign(flags);

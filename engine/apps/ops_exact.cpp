@@ -1,7 +1,10 @@
 // lockstep ops-exact: answers the exact cases of the CUDA ops (exact_case.h), on a card or by the
 // host's formula, and prints digests of the answers. The gate compares both; a receipt keeps the
 // card's.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <map>
@@ -65,10 +68,25 @@ std::vector<ExactOp> all_ops() {
 struct Arguments {
   std::string backend = "cpu";
   std::vector<std::string> seeds;  // "op=0123456789abcdef"
+  bool list = false;
   bool json = false;
 };
 
-std::map<std::string, std::string> parse_seeds(const std::vector<std::string>& texts) {
+std::vector<std::string> names_of(const std::vector<ExactOp>& ops) {
+  std::vector<std::string> names;
+  for (const ExactOp& op : ops) names.emplace_back(op.op);
+  return names;
+}
+
+int print_ops(bool json) {
+  const std::vector<std::string> names = names_of(all_ops());
+  fmt::print("{}\n",
+             json ? Json{{"ops", names}}.dump() : fmt::format("{}", fmt::join(names, "\n")));
+  return 0;
+}
+
+std::map<std::string, std::string> parse_seeds(const std::vector<std::string>& texts,
+                                               const std::vector<std::string>& known) {
   std::map<std::string, std::string> seeds;
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
@@ -76,7 +94,12 @@ std::map<std::string, std::string> parse_seeds(const std::vector<std::string>& t
     if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
       fail_with(ExitCode::usage, "--seeds {}: must be op= and 16 hexadecimal digits", text);
     }
-    seeds[text.substr(0, equals)] = digits;
+    const std::string op = text.substr(0, equals);
+    if (std::find(known.begin(), known.end(), op) == known.end()) {
+      fail_with(ExitCode::usage,
+                "--seeds {}: op '{}' has no exact case; --list names those that have", text, op);
+    }
+    seeds[op] = digits;
   }
   return seeds;
 }
@@ -134,10 +157,14 @@ Json answer_json(const ExactOp& op, size_t index, const std::string& digits, con
 }
 
 int answer(const Arguments& arguments) {
-  const auto seeds = parse_seeds(arguments.seeds);
+  if (arguments.seeds.empty() && !arguments.json) {
+    fail_with(ExitCode::usage, "give --seeds OP=HEX for the ops to answer for; --list names them");
+  }
+  const std::vector<ExactOp> ops = all_ops();
+  const auto seeds = parse_seeds(arguments.seeds, names_of(ops));
   const Card card = open_card(arguments.backend);
   Json cases = Json::array();
-  for (const ExactOp& op : all_ops()) {
+  for (const ExactOp& op : ops) {
     const auto seed = seeds.find(op.op);
     if (seed == seeds.end()) continue;
     for (size_t i = 0; i < op.cases.size(); ++i) {
@@ -168,9 +195,10 @@ int run(int argc, char** argv) {
   app.add_option("--seeds", arguments.seeds,
                  "Ops to answer for with their seeds: linear=0123456789abcdef, with commas")
       ->delimiter(',');
+  app.add_flag("--list", arguments.list, "Print the ops that have exact cases and stop");
   app.add_flag("--json", arguments.json, "Print JSON");
   if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
-  return answer(arguments);
+  return arguments.list ? print_ops(arguments.json) : answer(arguments);
 }
 
 }  // namespace

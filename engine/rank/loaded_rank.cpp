@@ -126,6 +126,11 @@ EngineOptions options_of(const RunFlags& flags, const ModelConfig& config, const
   options.precision = flags.precision == "fp32" ? Precision::fp32 : Precision::bf16;
   options.kv_type = parse_kv(flags);
   options.prefill_grid = flags.prefill_grid;
+  if (flags.max_context > config.max_positions) {
+    fail_with(ExitCode::usage,
+              "--max-context {}: the model has {} positions; give at most these, or auto",
+              flags.max_context, config.max_positions);
+  }
   options.max_context = flags.max_context;
   options.n_slots = flags.n_slots;
   options.n_drafts = flags.n_drafts;

@@ -1,6 +1,7 @@
 #include "engine/rank/run_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "engine/base/cli_checks.h"
 #include "engine/base/error.h"
@@ -13,11 +14,19 @@ namespace {
 const CLI::Range kBytes(int64_t{0}, int64_t{1} << 50);
 const CLI::Range kPositions(int64_t{0}, int64_t{1} << 40);
 
-// "auto" is 0.
+// "auto" is 0. No config may claim more positions than kMaxPositions.
 std::string positions_or_auto(std::string& text) {
-  if (text == "auto") text = "0";
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits ? "" : "'" + text + "': say auto or a number of positions";
+  if (text == "auto") {
+    text = "0";
+    return "";
+  }
+  constexpr int64_t kMaxPositions = int64_t{1} << 24;
+  int64_t positions = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, positions);
+  const bool number = !text.empty() && error == std::errc() && stop == end;
+  if (number && positions >= 1 && positions <= kMaxPositions) return "";
+  return fmt::format("'{}': say auto or a number of positions from 1 to {}", text, kMaxPositions);
 }
 
 }  // namespace
@@ -130,7 +139,7 @@ std::vector<std::string> run_arguments(const RunFlags& flags) {
   add("draft-vocab", flags.draft_vocab);
   add("slots", std::to_string(flags.n_slots));
   add("prefill-grid", std::to_string(flags.prefill_grid));
-  add("max-context", std::to_string(flags.max_context));
+  add("max-context", flags.max_context == 0 ? "auto" : std::to_string(flags.max_context));
   add("device-memory", std::to_string(flags.device_memory));
   add("prefix-cache", std::to_string(flags.prefix_cache_bytes));
   add("threads", std::to_string(flags.n_threads));

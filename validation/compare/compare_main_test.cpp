@@ -251,6 +251,9 @@ TEST_F(CompareMain, UsageErrors) {
                                               {"--nonsense"},
                                               {"--mtp", "9"},
                                               {"--prefill-grid", "0"},
+                                              {"--names", "/nonexistent"},
+                                              {"--against-names", "/nonexistent"},
+                                              {"--max-rel-l2", "0.1"},
                                               {"--dump", "a", "--against", "b"}}) {
     EXPECT_EQ(compare(bad).exit_code, 2) << bad[0];
   }
@@ -292,6 +295,19 @@ class CompareDumps : public ::testing::Test {
   TapMap taps_ = {{"embed", testing::random_tensor({8, 32}, 1)},
                   {"layers.0.out", testing::random_tensor({8, 32}, 2)}};
 };
+
+TEST_F(CompareDumps, FlagsOfAnEngineAreRefused) {
+  for (const std::vector<std::string>& idle : {std::vector<std::string>{"--model", "m"},
+                                               {"--tp", "2"},
+                                               {"--fault", "gdn.decay-missing"},
+                                               {"--isolate"},
+                                               {"--precision", "bf16"},
+                                               {"--prompt", "alpha"}}) {
+    const ProcessResult result = compare(taps_, taps_, idle);
+    EXPECT_EQ(result.exit_code, 2) << idle[0];
+    EXPECT_NE(result.stderr_text.find(idle[0]), std::string::npos) << result.stderr_text;
+  }
+}
 
 TEST_F(CompareDumps, Verdicts) {
   EXPECT_EQ(compare(taps_, taps_).exit_code, 0);

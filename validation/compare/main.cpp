@@ -34,6 +34,22 @@ struct Arguments {
   bool verbose = false;
 };
 
+// A flag that says nothing in a mode is refused there.
+void bind_to_modes(CLI::App& app) {
+  CLI::Option* dump = app.get_option("--dump");
+  CLI::Option* against = app.get_option("--against");
+  app.get_option("--names")->needs(dump);
+  against->needs(dump);
+  for (const char* name : {"--against-names", "--max-rel-l2"}) app.get_option(name)->needs(against);
+  for (const char* name : {"--prompt", "--precision"}) app.get_option(name)->excludes(against);
+  for (const char* name :
+       {"--model", "--tp", "--backend", "--devices", "--share-device", "--kernels",
+        "--prefill-grid", "--fault", "--mtp", "--transport", "--kv", "--shards", "--slots",
+        "--engine", "--timeout", "--isolate", "--verbose"}) {
+    app.get_option(name)->excludes(dump);
+  }
+}
+
 void add_options(CLI::App& app, Arguments& arguments) {
   EngineOptions& engine = arguments.engine;
   app.add_option("--model", engine.model, "Checkpoint folder");
@@ -67,11 +83,12 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "Prompts of the oracle to judge (default: all; exactly one with --dump)");
   app.add_flag("--isolate", arguments.isolate,
                "Find the first wrong operation: run each on the oracle's input");
-  app.add_option("--max-rel-l2", arguments.max_rel_l2, "Limit for --dump")
+  app.add_option("--max-rel-l2", arguments.max_rel_l2, "Limit for --dump with --against")
       ->check(number_in(0.0, 1e6))
       ->capture_default_str();
   app.add_flag("--json", arguments.json, "Print the report as JSON");
   app.add_flag("--verbose", arguments.verbose, "Add every tap (JSON) or the worst prompt's layers");
+  bind_to_modes(app);
 }
 
 void print(const std::string& text) {

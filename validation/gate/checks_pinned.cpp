@@ -45,6 +45,9 @@ void judge_bits(GateStep& step, const Json& pinned, const Json& measured) {
 }
 
 void pinned_bits(GateContext& gate, GateStep& step) {
+  if (!gate.options.prompts.empty()) {
+    return skip(step, "the pinned bits are those of all prompts: leave --prompts out");
+  }
   const std::filesystem::path file = pinned_file(gate.options);
   if (!std::filesystem::exists(file)) return skip(step, "no bits are pinned beside this oracle");
   const Json pinned = Json::parse(read_text_file(file), nullptr, false);

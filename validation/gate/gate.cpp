@@ -187,11 +187,15 @@ std::vector<std::pair<std::string, std::string>> gate_checks() {
   return checks;
 }
 
-GateReport run_gate(const GateOptions& options, const GateProgress& progress) {
+void require_known_checks(const GateOptions& options) {
   for (const PolicyCheck& check : options.policy.checks) {
     require_known(check.id, "policy " + options.policy.name);
   }
   for (const std::string& id : options.only) require_known(id, "--only");
+}
+
+GateReport run_gate(const GateOptions& options, const GateProgress& progress) {
+  require_known_checks(options);
   return Gate(options).run(progress);
 }
 

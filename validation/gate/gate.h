@@ -114,9 +114,12 @@ struct GateProgress {
 // Ids and titles of every check, in the order in which they are made.
 std::vector<std::pair<std::string, std::string>> gate_checks();
 
+// Throws Error (usage) for an unknown id in the policy or in `only`.
+void require_known_checks(const GateOptions& options);
+
 // A check that cannot be judged is an ERROR and the others go on. A check whose twin is not red,
-// and a canary that stays green, make the gate MISTRUSTED. Throws Error (usage) for an unknown id
-// in the policy or in `only`; no check at all is MISTRUSTED.
+// and a canary that stays green, make the gate MISTRUSTED; so does no check at all. Throws as
+// require_known_checks does.
 GateReport run_gate(const GateOptions& options, const GateProgress& progress);
 
 // What the check pinned-bits compares with, as the engine makes it now: the text of

@@ -236,6 +236,25 @@ TEST_F(GateMain, OnlyRunsWhatIsAskedFor) {
   EXPECT_EQ(gate({"--only", "i9"}).exit_code, 2);
 }
 
+TEST_F(GateMain, TheListHoldsWhatIsAskedFor) {
+  const ProcessResult refused = gate({"--list", "--only", "i9"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.stderr_text.find("no check i9"), std::string::npos) << refused.stderr_text;
+  const std::string one = gate({"--list", "--only", "i1"}).stdout_text;
+  EXPECT_TRUE(one.starts_with("i1 ")) << one;
+  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 1) << one;
+  const std::string all = gate({"--list"}).stdout_text;
+  EXPECT_GT(std::count(all.begin(), all.end(), '\n'), 20) << all;
+}
+
+// Bits are pinned for all prompts together.
+TEST_F(GateMain, PinnedBitsOfSomePromptsAreNotJudged) {
+  const ProcessResult some = gate({"--only", "pinned-bits", "--prompts", "alpha"});
+  EXPECT_EQ(some.exit_code, 77) << some.stdout_text;
+  EXPECT_NE(some.stdout_text.find("leave --prompts out"), std::string::npos) << some.stdout_text;
+  EXPECT_EQ(gate({"--print-bits", "--prompts", "alpha"}).exit_code, 2);
+}
+
 TEST_F(GateMain, ADoubtfulMachineIsMistrusted) {
   const std::string profile =
       std::string(LOCKSTEP_SOURCE_DIR) + "/hardware-probe/tests/golden/profile.json";

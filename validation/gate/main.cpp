@@ -84,7 +84,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--machine", gate.machine,
                  "Profile of this machine (lockstep probe --profile FILE): stored, doubts judged");
   app.add_flag("--json", arguments.json, "Print JSON instead of the table");
-  app.add_flag("--list", arguments.list, "List the checks and stop");
+  app.add_flag("--list", arguments.list, "List the checks (with --only: these) and stop");
   app.add_flag("--print-bits", arguments.print_bits,
                "Print what pinned-bits would compare with, as this engine makes it, and stop");
 }
@@ -128,9 +128,11 @@ void write_outputs(const Arguments& arguments, const GateReport& report, const R
   if (!arguments.receipts.empty()) add_receipt(arguments.receipts, receipt);
 }
 
-int print_checks(const Policy& policy) {
+int print_checks(const GateOptions& options) {
+  const auto& only = options.only;
   for (const auto& [id, title] : gate_checks()) {
-    const auto& checks = policy.checks;
+    if (!only.empty() && std::find(only.begin(), only.end(), id) == only.end()) continue;
+    const auto& checks = options.policy.checks;
     const auto listed = std::find_if(checks.begin(), checks.end(),
                                      [&](const PolicyCheck& check) { return check.id == id; });
     const char* part = listed == checks.end() ? "-" : listed->required ? "required" : "optional";
@@ -242,12 +244,15 @@ int run(int argc, char** argv) {
   add_options(app, arguments);
   if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
   fill_defaults(arguments);
+  require_known_checks(arguments.gate);
   if (arguments.print_bits) {
+    if (!arguments.gate.prompts.empty()) {
+      fail_with(ExitCode::usage, "--prompts: pinned bits are those of all prompts; leave it out");
+    }
     fmt::print("{}", pinned_bits(arguments.gate));
     return 0;
   }
-  return arguments.list ? print_checks(arguments.gate.policy)
-                        : gate(arguments, command_line(argc, argv));
+  return arguments.list ? print_checks(arguments.gate) : gate(arguments, command_line(argc, argv));
 }
 
 }  // namespace

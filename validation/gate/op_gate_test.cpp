@@ -286,6 +286,21 @@ TEST_F(OpGate, AnOpWithoutATimeIsNamed) {
   EXPECT_EQ(step("op-bench")["ops"], Json::array({"attention"}));
 }
 
+// A seed for an op that has no exact case would be a question that nobody answers.
+TEST(OpsExact, RefusesOpsThatItDoesNotKnow) {
+  const std::string program = kBin + "/lockstep-ops-exact";
+  const std::string digits = "=0123456789abcdef";
+  const ProcessResult refused =
+      run_process({program, "--seeds", "gelu" + digits + ",nosuch" + digits});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.stderr_text.find("op 'nosuch' has no exact case"), std::string::npos)
+      << refused.stderr_text;
+  EXPECT_EQ(run_process({program}).exit_code, 2) << "asks nothing";
+  const std::string list = run_process({program, "--list"}).stdout_text;
+  EXPECT_NE(list.find("gelu\n"), std::string::npos) << list;
+  EXPECT_EQ(run_process({program, "--seeds", "gelu" + digits}).exit_code, 0);
+}
+
 TEST_F(OpGate, WithoutACardNothingIsJudged) {
   write("bin/no-card", "lockstep-ops-exact: no CUDA device here\n");
   write("share/lockstep/golden/tiny-qwen3_5/no-backend", "lockstep-rank: no CUDA device here\n");

@@ -296,6 +296,10 @@ TEST_F(Guard, WrongFlagsAreNamedInOneLine) {
       {"--timeout=0", "--timeout: Value 0 not in range 0.001"},
       {"--max-context=many", "--max-context: 'many': say auto or a number of positions"},
       {"--max-context=-1", "--max-context: '-1': say auto"},
+      {"--max-context=0",
+       "--max-context: '0': say auto or a number of positions from 1 to 16777216"},
+      {"--max-context=99999999", "--max-context: '99999999': say auto"},
+      {"--max-context=99999999999999999999", "--max-context: '99999999999999999999': say auto"},
       {"--slots=9", "--slots: Value 9 not in range 1 to 8"}};
   for (const auto& [flag, said] : wrong) {
     const ProcessResult refused =

@@ -73,6 +73,17 @@ TEST(ServeRank, SaysWhatItIs) {
       200);
 }
 
+TEST(ServeRank, RefusesMorePositionsThanTheModelHas) {
+  const ProcessResult refused =
+      run_process({LOCKSTEP_BIN_DIR "/lockstep-rank", "serve", "--tp", "1", "--model",
+                   LOCKSTEP_GOLDEN_DIR "/tiny-qwen3_5", "--max-context", "32769"},
+                  std::chrono::seconds(60));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.stderr_text.find("--max-context 32769: the model has 32768 positions"),
+            std::string::npos)
+      << refused.stderr_text;
+}
+
 TEST(ServeRank, ErrorsNameTheField) {
   ServedRanks ranks(1, {"--max-context", "256", "--strict-model", "--max-request-bytes", "100000"});
   const auto error = [&](const std::string& body) {
