@@ -13,6 +13,7 @@
 #include <new>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 
 namespace lockstep {
 
@@ -32,7 +33,7 @@ int run_main(const char* program, const std::function<int()>& body) {
                program);
     return static_cast<int>(ExitCode::fail);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
+    fmt::print(stderr, "{}: {}\n", program, json_problem(error));
     return static_cast<int>(ExitCode::fail);
   }
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "hardware-probe/app/real_run.h"
 #include "hardware-probe/real/real_backend.h"
 
@@ -38,7 +39,7 @@ StepSpec spec_from_text(const std::string& text) {
             document.at("n_gpus"),    mode_from_name(mode), document.at("nonce"),
             document.at("deadline_s")};
   } catch (const Json::exception& error) {
-    fail_with(ExitCode::usage, "--step: {}", error.what());
+    fail_with(ExitCode::usage, "--step: {}", json_problem(error));
   }
 }
 

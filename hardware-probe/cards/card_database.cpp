@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "hardware-probe/cards/embedded_cards.h"
 
 namespace lockstep::probe {
@@ -178,7 +179,7 @@ void CardDatabase::add_file(const std::string& text, const std::string& origin) 
       cards_.push_back(std::move(card));
     }
   } catch (const Json::exception& error) {
-    fail("{}: {}: {}", origin, where, error.what());
+    fail("{}: {}: {}", origin, where, json_problem(error));
   } catch (const Error& error) {
     fail("{}: {}: {}", origin, where, error.what());
   }

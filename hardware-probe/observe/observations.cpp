@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 
 namespace nlohmann {
 template <typename T>
@@ -159,7 +160,7 @@ Observations observations_from_json(const std::string& text, const std::string& 
     }
     seen = document.get<Observations>();
   } catch (const Json::exception& error) {
-    refuse(origin, fmt::format("not a probe record: {}", error.what()));
+    refuse(origin, fmt::format("not a probe record: {}", json_problem(error)));
   }
   check_shape(seen, origin);
   return seen;

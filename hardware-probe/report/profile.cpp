@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "hardware-probe/report/signature.h"
 
 namespace lockstep::probe {
@@ -110,7 +111,7 @@ Profile profile_from_json(const std::string& text, const std::string& origin) {
       fail_with(ExitCode::usage, "{}: the digest does not fit the content", origin);
     return out;
   } catch (const Json::exception& error) {
-    fail_with(ExitCode::usage, "{}: not a probe profile: {}", origin, error.what());
+    fail_with(ExitCode::usage, "{}: not a probe profile: {}", origin, json_problem(error));
   }
 }
 

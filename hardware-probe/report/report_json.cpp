@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "engine/base/json_problem.h"
 #include "hardware-probe/collect/measure.h"
 #include "hardware-probe/kernels/golden.h"
 #include "hardware-probe/report/report.h"
@@ -172,7 +173,8 @@ Verification verify_report(const std::string& text, const std::string& origin,
     verify_freshness(seen, verifier);
     out.valid = verifier.valid();
   } catch (const Json::exception& error) {
-    fail_with(ExitCode::usage, "{}: not a report of lockstep-probe: {}", origin, error.what());
+    fail_with(ExitCode::usage, "{}: not a report of lockstep-probe: {}", origin,
+              json_problem(error));
   }
   return out;
 }

@@ -64,6 +64,21 @@ TEST_F(ProbeCli, UsageErrorsAreOneLineAndExitTwo) {
   }
 }
 
+TEST_F(ProbeCli, FilesThatAreNoRecordAreRefusedInPlainWords) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"{x", "not a probe record: not valid JSON at column 2"},
+      {"7", "no JSON object"},
+      {R"({"steps": 7, "gpus": []})", "not a probe record: "}};
+  for (const auto& [text, words] : rows) {
+    write_file_atomically(path("bad.json"), std::string(text));
+    const ProcessResult result = probe({"--replay", path("bad.json")});
+    EXPECT_EQ(result.exit_code, 2) << text;
+    EXPECT_NE(result.stderr_text.find("bad.json: " + std::string(words)), std::string::npos)
+        << result.stderr_text;
+    EXPECT_EQ(result.stderr_text.find("json.exception"), std::string::npos) << result.stderr_text;
+  }
+}
+
 // Before the machine is probed, which takes hours in the deep mode.
 TEST_F(ProbeCli, FilesThatCannotBeWrittenAreRefusedAtOnce) {
   for (const char* flag : {"--report", "--html", "--profile"}) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 
 namespace lockstep {
@@ -45,8 +46,9 @@ std::vector<PromptAcceptance> of_oracle(const Json& json) {
 std::vector<PromptAcceptance> of_store(const Json& json) {
   std::vector<PromptAcceptance> prompts;
   for (const Json& prompt : json.at("acceptance")) {
-    prompts.push_back({prompt.at("name").get<std::string>(), prompt.at("drafted").get<int64_t>(),
-                       prompt.at("accepted").get<int64_t>()});
+    prompts.push_back({json_field<std::string>(prompt, "name"),
+                       json_field<int64_t>(prompt, "drafted"),
+                       json_field<int64_t>(prompt, "accepted")});
   }
   return prompts;
 }
@@ -120,12 +122,13 @@ AcceptanceReport judge_acceptance(const std::vector<PromptAcceptance>& run,
 std::vector<PromptAcceptance> read_acceptance(const std::filesystem::path& path) {
   std::filesystem::path file = path;
   if (!std::filesystem::exists(file)) file += ".json";
-  const Json json = Json::parse(read_text_file(file, size_t{1} << 30), nullptr, false);
+  const std::string text = read_text_file(file, size_t{1} << 30);
   try {
+    const Json json = Json::parse(text);
     return json.contains("acceptance") ? of_store(json) : of_oracle(json);
-  } catch (const Json::exception& error) {
-    fail_with(ExitCode::could_not_judge, "{}: neither an oracle nor a store of acceptance ({})",
-              file.string(), error.what());
+  } catch (const std::exception& error) {
+    fail_with(ExitCode::could_not_judge, "{}: neither an oracle nor a store of acceptance: {}",
+              file.string(), json_problem(error));
   }
 }
 

@@ -74,6 +74,27 @@ TEST(Acceptance, WhatCannotBePairedIsRefused) {
   EXPECT_NEAR(student_t95(100), 1.6602, 1e-3);
 }
 
+TEST(Acceptance, FilesThatAreNoBaselineAreRefusedInPlainWords) {
+  const TempDir dir;
+  const std::string path = (dir.path() / "x.json").string();
+  const std::pair<const char*, const char*> rows[] = {
+      {"{x", "not valid JSON at column 2"},
+      {"{}", "'prompts' is missing"},
+      {R"({"acceptance": [{"name": "p"}]})", "'drafted' is missing"},
+      {R"({"acceptance": [{"name": 7, "drafted": 1, "accepted": 1}]})",
+       "'name': a value must be string, but is number"}};
+  for (const auto& [text, words] : rows) {
+    write_file_atomically(path, std::string(text));
+    try {
+      read_acceptance(path);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(),
+                path + ": neither an oracle nor a store of acceptance: " + std::string(words));
+    }
+  }
+}
+
 TEST(Acceptance, AStoreThatCannotBeWrittenIsRefusedBeforeTheRun) {
   const std::string golden = LOCKSTEP_GOLDEN_DIR;
   const ProcessResult result =

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/temp_dir.h"
 #include "engine/model/safetensors.h"
@@ -177,17 +178,18 @@ bool add_local_errors(Side& a, Side& b, const std::vector<DivergePrompt>& prompt
   return true;
 }
 
-DivergePrompt prompt_of(const Json& json, const std::string& where) {
+DivergePrompt prompt_of(const std::string& line, const std::string& where) {
   DivergePrompt prompt;
   try {
-    prompt.name = json.at("name").get<std::string>();
+    const Json json = Json::parse(line);
+    prompt.name = json_field<std::string>(json, "name");
     if (json.contains("ids")) {
-      prompt.ids = json.at("ids").get<std::vector<int32_t>>();
+      prompt.ids = json_field<std::vector<int32_t>>(json, "ids");
     } else {
-      prompt.text = json.at("prompt").get<std::string>();
+      prompt.text = json_field<std::string>(json, "prompt");
     }
-  } catch (const Json::exception& error) {
-    fail_with(ExitCode::could_not_judge, "{}: {}", where, error.what());
+  } catch (const std::exception& error) {
+    fail_with(ExitCode::could_not_judge, "{}: {}", where, json_problem(error));
   }
   return prompt;
 }
@@ -202,7 +204,7 @@ std::vector<DivergePrompt> read_prompts(const std::filesystem::path& path) {
     for (int number = 1; std::getline(lines, line); ++number) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       const std::string where = fmt::format("{}:{}", path.string(), number);
-      prompts.push_back(prompt_of(Json::parse(line, nullptr, false), where));
+      prompts.push_back(prompt_of(line, where));
     }
     return prompts;
   }

@@ -84,6 +84,22 @@ TEST_F(DivergeEndpoints, AReportThatCannotBeWrittenIsRefusedBeforeTheWork) {
   EXPECT_EQ(a.n_requests(), 0);
 }
 
+TEST_F(DivergeEndpoints, PromptsThatCannotBeReadAreNamed) {
+  const FakeEndpoint a(answers(0.1, 0.05, false));
+  const std::string path = (dir_.path() / "bad.jsonl").string();
+  const std::pair<const char*, const char*> rows[] = {
+      {"{x", "not valid JSON at column 2"},
+      {R"({"ids": [1]})", "'name' is missing"},
+      {R"({"name": "p", "ids": ["x"]})", "'ids': a value must be number, but is string"},
+      {R"({"name": "p"})", "'prompt' is missing"}};
+  for (const auto& [line, words] : rows) {
+    write_file_atomically(path, std::string(line) + "\n");
+    const ProcessResult result = diverge({a.url(), a.url(), "--prompts", path});
+    EXPECT_EQ(result.exit_code, 3) << line;
+    EXPECT_EQ(result.stderr_text, "lockstep-diverge: " + path + ":1: " + words + "\n");
+  }
+}
+
 TEST_F(DivergeEndpoints, SmallMarginsAreTies) {
   const Json json = judge(0.1, 0.05, 0);
   EXPECT_EQ(json["verdict"], "TIE");

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 
 namespace lockstep {
 namespace {
@@ -186,7 +187,7 @@ SideRun OpenAiClient::complete(const DivergePrompt& prompt, const std::vector<in
     return run;
   } catch (const Json::exception& error) {
     fail_with(ExitCode::could_not_judge, "{}: no completion of {} ({})", state_->url.host_and_port,
-              prompt.name, error.what());
+              prompt.name, json_problem(error));
   }
 }
 
@@ -214,7 +215,7 @@ ChatAnswer OpenAiClient::ask(const std::string& question, int max_tokens) const 
     return answer;
   } catch (const Json::exception& error) {
     fail_with(ExitCode::could_not_judge, "{}: not a chat completion ({})",
-              state_->url.host_and_port, error.what());
+              state_->url.host_and_port, json_problem(error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
 #include "engine/base/progress.h"
@@ -79,7 +80,8 @@ std::vector<RawAnswer> ask_program(const ExamTarget& target, const std::vector<Q
       const Json& timing = results[k].at("timing");
       answer.seconds = timing.at("prefill_s").get<double>() + timing.at("decode_s").get<double>();
     } catch (const Json::exception& error) {
-      fail_with(ExitCode::could_not_judge, "{}: result {}: {}", target.spec, k, error.what());
+      fail_with(ExitCode::could_not_judge, "{}: result {}: {}", target.spec, k,
+                json_problem(error));
     }
   }
   return answers;
@@ -144,6 +146,17 @@ std::optional<double> preference(const Json& result, const std::vector<int32_t>&
   return std::nullopt;
 }
 
+std::optional<double> preference_of(const ExamTarget& target, size_t k, const Json& result,
+                                    const std::vector<int32_t>& recorded,
+                                    const LogitGeometry& geometry) {
+  try {
+    return preference(result, recorded, geometry);
+  } catch (const Json::exception& error) {
+    fail_with(ExitCode::could_not_judge, "{}: logits of result {}: {}", target.spec, k,
+              json_problem(error));
+  }
+}
+
 }  // namespace
 
 std::vector<RawAnswer> ask_all(const ExamTarget& target, const std::vector<Question>& questions,
@@ -183,7 +196,8 @@ Agreement judge_agreement(const ExamTarget& target, const std::vector<Question>&
   const LogitGeometry geometry(target.model);
   const std::vector<Json> results = run_jobs(target, jobs);
   for (size_t k = 0; k < others.size(); ++k) {
-    const std::optional<double> sigmas = preference(results[k], recorded[k], geometry);
+    const std::optional<double> sigmas =
+        preference_of(target, k, results[k], recorded[k], geometry);
     if (!sigmas || *sigmas > tolerance::kBf16LogitSigmas) continue;
     ++agreement.ties;
     --agreement.other;

@@ -9,6 +9,7 @@
 
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/table.h"
 
@@ -136,15 +137,16 @@ std::vector<ExamItem> read_store(const std::filesystem::path& path) {
     if (line.empty()) continue;
     try {
       const Json json = Json::parse(line);
-      if (json.at("version") != 1) fail("version {} is not 1", json["version"].dump());
-      const bool code = json.at("kind") == "code";
-      items.push_back({json.at("question").get<std::string>(),
+      const Json version = json_field<Json>(json, "version");
+      if (version != 1) fail("version {} is not 1", version.dump());
+      const bool code = json_field<std::string>(json, "kind") == "code";
+      items.push_back({json_field<std::string>(json, "question"),
                        code ? QuestionKind::code : QuestionKind::choice,
-                       json.at("answer").get<std::string>(),
-                       parse_outcome(json.at("outcome").get<std::string>()),
-                       json.at("tokens").get<int64_t>(), json.at("seconds").get<double>()});
+                       json_field<std::string>(json, "answer"),
+                       parse_outcome(json_field<std::string>(json, "outcome")),
+                       json_field<int64_t>(json, "tokens"), json_field<double>(json, "seconds")});
     } catch (const std::exception& error) {
-      fail_with(ExitCode::could_not_judge, "{}:{}: {}", path.string(), number, error.what());
+      fail_with(ExitCode::could_not_judge, "{}:{}: {}", path.string(), number, json_problem(error));
     }
   }
   return items;

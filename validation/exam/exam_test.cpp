@@ -270,6 +270,37 @@ TEST_F(ExamMain, BudgetAndUnsteadyEnginesAreCountedApart) {
   EXPECT_EQ(exam(unsteady, {}).exit_code, 4);
 }
 
+// The file, the line and what is wrong with it, in no library's words.
+TEST(ExamFiles, AreRefusedInPlainWords) {
+  const TempDir dir;
+  const std::string path = (dir.path() / "x.jsonl").string();
+  const auto refusal = [&](const std::string& line, const auto& read) -> std::string {
+    write_file_atomically(path, "\n" + line + "\n");
+    try {
+      read(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::could_not_judge);
+      return error.what();
+    }
+    return "no error";
+  };
+  const auto questions = [&](const std::string& line) {
+    return refusal(line, [](const std::string& file) { return read_questions(file); });
+  };
+  const auto store = [&](const std::string& line) {
+    return refusal(line, [](const std::string& file) { return read_store(file); });
+  };
+  EXPECT_EQ(questions("{x"), path + ":2: not valid JSON at column 2");
+  EXPECT_EQ(questions("7"), path + ":2: not a JSON object");
+  EXPECT_EQ(questions(R"({"kind": "choice"})"), path + ":2: 'q' is missing");
+  EXPECT_EQ(questions(R"({"kind": "choice", "q": 7, "a": "yes"})"),
+            path + ":2: 'q': a value must be string, but is number");
+  EXPECT_EQ(questions(R"({"kind": "code", "q": "q", "a": "", "name": "f", "tests": [[1]]})"),
+            path + ":2: a list is too short");
+  EXPECT_EQ(store("{}"), path + ":2: 'version' is missing");
+  EXPECT_EQ(store(R"({"version": 1, "kind": "code"})"), path + ":2: 'question' is missing");
+}
+
 // Programs that are no engine.
 TEST(ExamPrograms, SayHowTheyEnded) {
   const std::pair<const char*, const char*> rows[] = {

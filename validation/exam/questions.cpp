@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 
 namespace lockstep {
@@ -37,20 +38,20 @@ std::string trimmed(const std::string& text) {
 
 Question parse_question(const Json& json) {
   Question question;
-  const auto kind = json.at("kind").get<std::string>();
+  const auto kind = json_field<std::string>(json, "kind");
   if (kind != "code" && kind != "choice") fail("unknown kind {}", kind);
   question.kind = kind == "code" ? QuestionKind::code : QuestionKind::choice;
-  question.text = json.at("q").get<std::string>();
-  question.answer = json.at("a").get<std::string>();
+  question.text = json_field<std::string>(json, "q");
+  question.answer = json_field<std::string>(json, "a");
   if (json.contains("reference_answer")) {
-    question.reference_answer = json["reference_answer"].get<std::string>();
-    question.reference_correct = json.at("reference_correct").get<bool>();
+    question.reference_answer = json_field<std::string>(json, "reference_answer");
+    question.reference_correct = json_field<bool>(json, "reference_correct");
   }
   if (question.kind == QuestionKind::choice) return question;
-  question.function = json.at("name").get<std::string>();
+  question.function = json_field<std::string>(json, "name");
   Json arguments = Json::array();
   Json expected = Json::array();
-  for (const Json& test : json.at("tests")) {
+  for (const Json& test : json_field<std::vector<Json>>(json, "tests")) {
     arguments.push_back(test.at(0));
     expected.push_back(test.at(1));
   }
@@ -85,7 +86,7 @@ std::vector<Question> read_questions(const std::filesystem::path& path) {
     try {
       questions.push_back(parse_question(Json::parse(line)));
     } catch (const std::exception& error) {
-      fail_with(ExitCode::could_not_judge, "{}:{}: {}", path.string(), number, error.what());
+      fail_with(ExitCode::could_not_judge, "{}:{}: {}", path.string(), number, json_problem(error));
     }
   }
   if (questions.empty()) {

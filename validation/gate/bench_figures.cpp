@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
 #include "validation/gate/svg_plot.h"
 
@@ -88,7 +89,7 @@ BenchFigures read_bench_figures(const std::filesystem::path& file) {
     }
     if (json.is_object() && json.contains("read_bytes_per_s")) return ops_figures(json);
   } catch (const Json::exception& error) {
-    fail_with(ExitCode::usage, "{}: {}", file.string(), error.what());
+    fail_with(ExitCode::usage, "{}: {}", file.string(), json_problem(error));
   }
   fail_with(ExitCode::usage, "{}: no figures of 'lockstep bench cpu|ops --json'", file.string());
 }

@@ -12,6 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/process.h"
 #include "engine/rank/http/tests/served_ranks.h"
 
 namespace lockstep {
