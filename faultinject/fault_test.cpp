@@ -59,10 +59,10 @@ ProcessResult generate_with(const std::string& fault) {
 // Nothing is planted where no run can judge it.
 TEST(Program, RefusesAModelOrOracleThatIsNotThereAtOnce) {
   const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-fault";
-  for (const char* flag : {"--model", "--oracle"}) {
+  for (const auto& [flag, exit_code] : {std::pair("--model", 1), std::pair("--oracle", 3)}) {
     const ProcessResult refused =
         run_process({program, flag, "/nonexistent"}, std::chrono::seconds(60));
-    EXPECT_EQ(refused.exit_code, 1) << flag;
+    EXPECT_EQ(refused.exit_code, exit_code) << flag;
     EXPECT_EQ(refused.stdout_text, "") << flag;
     EXPECT_NE(refused.stderr_text.find("/nonexistent"), std::string::npos) << refused.stderr_text;
   }

@@ -45,9 +45,9 @@ void expect_one_line(const ProcessResult& result, int exit_code, const std::stri
 }
 
 TEST_F(Generate, NamesARankThatASignalEnded) {
-  rank_does(R"(case "$*" in *--rank=1*) kill -KILL $$;; esac; sleep 30)");
+  rank_does(R"(case "$*" in *--rank=1*) kill -KILL $$;; esac; exec sleep 30)");
   expect_one_line(generate(), 75, "rank 1 was killed by signal 9 (Killed): the system does that");
-  rank_does(R"(case "$*" in *--rank=0*) kill -SEGV $$;; esac; sleep 30)");
+  rank_does(R"(case "$*" in *--rank=0*) kill -SEGV $$;; esac; exec sleep 30)");
   expect_one_line(generate(), 75, "rank 0 was killed by signal 11 (Segmentation fault): run it");
   rank_does("kill -TERM $$");
   expect_one_line(generate({"--tp", "1"}), 75, "rank 0 was killed by signal 15 (Terminated)");

@@ -61,7 +61,7 @@ int wait_for_ranks(std::vector<ChildProcess>& ranks) {
       done[i] = true;
       ++n_done;
       const int code = ranks[i].wait();
-      if (code > kFirstSignalCode && !killed) killed = {i, code - kFirstSignalCode};
+      if (code > kFirstSignalCode && !killed) killed.emplace(i, code - kFirstSignalCode);
       if (code != 0 && exit_code == 0) {
         exit_code = code;
         give_up = Clock::now() + std::chrono::seconds(2);

@@ -50,7 +50,7 @@ TEST(Checkpoint, ReadsOneFileOrAnIndex) {
   write_tensors(dir / "b.safetensors", {"lm_head.weight"}, 2);
   EXPECT_EQ(Checkpoint(dir.path()).tensors().size(), 2u);
   // With an index, only the files that it lists count; it may spell the prefixes otherwise.
-  write_index(dir.path(), {{"lm_head.weight", "b.safetensors"}});
+  write_index(dir.path(), {{"language_model.lm_head.weight", "b.safetensors"}});
   const Checkpoint checkpoint(dir.path());
   EXPECT_EQ(checkpoint.tensors().size(), 1u);
   EXPECT_EQ(checkpoint.n_bytes(), 8);
