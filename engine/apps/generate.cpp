@@ -62,6 +62,7 @@ int generate_one(const GenerateFlags& flags) {
   const fs::path jobs = folder.path() / "jobs.jsonl";
   write_file_atomically(
       jobs, single_job(flags).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (!flags.record.empty()) require_recordable(flags.record, flags.run, jobs);
   if (const int code = run_ranks(flags.run, jobs, folder.path()); code != 0) return code;
   if (!flags.record.empty()) write_request_log(flags.record, flags.run, jobs, folder.path());
   Json result = Json::parse(read_text_file(folder.path() / "results.jsonl"));
@@ -80,7 +81,7 @@ int generate_jobs(const GenerateFlags& flags) {
   std::error_code error;
   fs::create_directories(flags.out_dir, error);
   if (error) fail("--out {}: {}", flags.out_dir, error.message());
-  if (!flags.record.empty()) require_recordable(flags.record, flags.jobs);
+  if (!flags.record.empty()) require_recordable(flags.record, flags.run, flags.jobs);
   const int code = run_ranks(flags.run, flags.jobs, flags.out_dir);
   if (code == 0 && !flags.record.empty()) {
     write_request_log(flags.record, flags.run, flags.jobs, flags.out_dir);

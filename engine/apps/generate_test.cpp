@@ -67,6 +67,8 @@ TEST_F(Generate, RefusesARecordThatCannotBeWrittenBeforeTheWork) {
   expect_one_line(generate({"--record", (none / "log.jsonl").string()}), 1,
                   none.string() + " is no folder: make it first");
   expect_one_line(generate({"--record", folder_.path().string()}), 1, "is a folder");
+  expect_one_line(generate({"--record", (folder_.path() / "log.jsonl").string()}), 1,
+                  "m/config.json");
   const std::string jobs = (folder_.path() / "jobs.jsonl").string();
   write_file_atomically(
       jobs, std::string(R"({"name": "a", "ids": [1], "inject": {"file": "x"}})") + "\n");

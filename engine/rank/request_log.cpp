@@ -87,12 +87,13 @@ std::string request_log_header(const RunFlags& flags) {
   return header.dump();
 }
 
-void require_recordable(const fs::path& path, const fs::path& jobs) {
+void require_recordable(const fs::path& path, const RunFlags& flags, const fs::path& jobs) {
   for (const Json& job : json_lines(jobs)) {
     if (!job.contains("inject")) continue;
     fail("--record {}: job {} puts tensors in, which a request log cannot hold: leave --record out",
          path.string(), job.value("name", Json()).dump());
   }
+  model_fingerprint(flags.model_dir);
 }
 
 void write_request_log(const fs::path& path, const RunFlags& flags, const fs::path& jobs,

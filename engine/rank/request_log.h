@@ -35,8 +35,10 @@ struct RequestLog {
 // The first line of a log: what decides results besides the jobs.
 std::string request_log_header(const RunFlags& flags);
 
-// Throws Error for a job that a log at `path` could not hold: before the run, not behind it.
-void require_recordable(const std::filesystem::path& path, const std::filesystem::path& jobs);
+// Throws Error, before the run and not behind it, for a job that a log at `path` could not hold and
+// for a model without a fingerprint.
+void require_recordable(const std::filesystem::path& path, const RunFlags& flags,
+                        const std::filesystem::path& jobs);
 
 // Writes the log of a run from its job file and the results.jsonl in `out_dir`.
 void write_request_log(const std::filesystem::path& path, const RunFlags& flags,
