@@ -20,7 +20,7 @@ struct EngineOptions {
   std::string precision = "fp32";
   std::string backend = "cpu";
   std::optional<int> prefill_grid;
-  std::string fault;             // NAME[@layer,rank,round]; empty for none
+  std::string fault;             // NAME[@layer=L,rank=R,round=N]; empty for none
   int mtp = 0;                   // drafts per round
   std::string transport;         // empty: the engine's choice
   std::string kv;                // empty: the engine's default

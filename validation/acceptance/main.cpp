@@ -42,7 +42,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--kv", engine.kv, "KV cache type");
-  app.add_option("--fault", engine.fault, "Plant a fault: NAME[@layer,rank,round]");
+  app.add_option("--fault", engine.fault,
+                 "Plant a fault of 'lockstep fault --list': NAME[@layer=L,rank=R,round=N]");
   app.add_option("--engine", engine.engine, "The engine to judge");
   app.add_option("--timeout", arguments.timeout_s, "Seconds that the engine may take")
       ->check(CLI::Range(1, 86400));

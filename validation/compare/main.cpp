@@ -63,7 +63,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--kernels", engine.kernels, "sm70: those that a V100 gets, on a newer card");
   app.add_option("--prefill-grid", engine.prefill_grid, "Prefill in pieces of N positions")
       ->check(CLI::PositiveNumber);
-  app.add_option("--fault", engine.fault, "Plant a fault: NAME[@layer,rank,round]");
+  app.add_option("--fault", engine.fault,
+                 "Plant a fault of 'lockstep fault --list': NAME[@layer=L,rank=R,round=N]");
   app.add_option("--mtp", engine.mtp, "Draft tokens a round")->check(CLI::Range(0, 5));
   app.add_option("--transport", engine.transport, "Way between two cards");
   app.add_option("--kv", engine.kv, "KV cache type");
