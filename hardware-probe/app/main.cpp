@@ -59,8 +59,8 @@ int verify(const Options& options) {
   const Verification result = verify_report(read_text_file(options.verify), options.verify,
                                             options.nonce, options.public_key, card_database());
   for (const std::string& line : result.lines) fmt::print("{}\n", line);
-  fmt::print("{}: {}\n", options.verify, result.valid ? "valid" : "NOT VALID");
-  return result.valid ? 0 : 1;
+  fmt::print("{}", verification_text(result, options.verify));
+  return static_cast<int>(verification_exit_code(result));
 }
 
 void show_progress(const StepSpec& spec, size_t done, size_t total) {

@@ -3,12 +3,36 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/base/error.h"
+#include "hardware-probe/cards/card_database.h"
 
 namespace lockstep::probe {
 
 const char* const kProgramVersion = "0.1.0";
 
 namespace {
+
+// An empty word is a script's mistake: it must mean neither the real machine nor no nonce.
+const CLI::Validator kNotEmpty(
+    [](const std::string& text) { return text.empty() ? std::string("is empty") : std::string(); },
+    "");
+
+const CLI::Validator kNamesSimulation(
+    [](const std::string& text) {
+      if (!text.empty()) return std::string();
+      std::string cards;
+      for (const Card& card : card_database().cards())
+        cards += (cards.empty() ? "" : ", ") + card.name;
+      return fmt::format(
+          "is empty: give CARD[*1][+CARD][,FAULT...]; cards: {}; --list-faults names the faults",
+          cards);
+    },
+    "");
+
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_min() > 0) option->check(kNotEmpty);
+  }
+}
 
 void add_run_options(CLI::App& app, Options& options) {
   app.add_flag_callback(
@@ -21,6 +45,7 @@ void add_run_options(CLI::App& app, Options& options) {
   app.get_option("--quick")->excludes("--standard")->excludes("--deep");
   app.get_option("--standard")->excludes("--deep");
   app.add_option("--sim", options.sim, "judge a synthetic machine: CARD[*1][+CARD][,FAULT...]")
+      ->check(kNamesSimulation)
       ->type_name("SPEC");
   app.add_option("--replay", options.replay, "judge the observations of a record or report again")
       ->type_name("FILE")
@@ -41,6 +66,7 @@ void add_run_options(CLI::App& app, Options& options) {
   app.add_flag("--list-cards", options.list_cards, "print the card database");
   app.add_flag("--list-faults", options.list_faults, "print the faults that --sim knows");
   app.add_option("--step", options.step)->group("");
+  refuse_empty_values(app);
 }
 
 void add_verify(CLI::App& app, Options& options) {
@@ -49,6 +75,9 @@ void add_verify(CLI::App& app, Options& options) {
   verify->add_option("REPORT", options.verify, "report file")->required();
   verify->add_option("--nonce", options.nonce, "the nonce that you gave the seller");
   verify->add_option("--public-key", options.public_key, "the key (hex) that you expect");
+  verify->footer(
+      "Exit codes: 0 valid, 1 not valid, 2 usage, 4 whole but SIMULATED (no card was seen).");
+  refuse_empty_values(*verify);
 }
 
 }  // namespace
@@ -56,7 +85,9 @@ void add_verify(CLI::App& app, Options& options) {
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   CLI::App app("Hardware acceptance for NVIDIA cards: what it is, what is wrong, whether to buy.",
                "lockstep-probe");
-  app.footer("Exit codes: 0 ACCEPT, 1 REJECT, 2 usage, 3 INCONCLUSIVE, 5 ACCEPT WITH NOTES.");
+  app.footer(
+      "Exit codes: 0 ACCEPT, 1 REJECT, 2 usage, 3 INCONCLUSIVE, 5 ACCEPT WITH NOTES.\n"
+      "'verify' has its own: see verify --help.");
   app.set_version_flag("--version", kProgramVersion);
   Options options;
   add_run_options(app, options);

@@ -75,7 +75,7 @@ void check_sm_proof(const Context& context, int gpu, Report& report) {
   }
   judge_slow_sms(proof.cold, report);
   const int expected = context.gpu(gpu).identity.sm_count.value_or(0);
-  if (static_cast<int>(seen.size()) != expected) {
+  if (expected <= 0 || static_cast<int>(seen.size()) != expected) {
     report.add(Status::inconclusive, say("{} of {} SMs were reached", "{1} 个 SM 中只测到 {0} 个",
                                          seen.size(), expected));
   } else if (report.empty()) {

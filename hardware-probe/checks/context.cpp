@@ -1,5 +1,7 @@
 #include "hardware-probe/checks/context.h"
 
+#include <algorithm>
+
 namespace lockstep::probe {
 
 const char* status_name(Status status) {
@@ -61,6 +63,18 @@ Finding& Report::add(Status status, const Threshold& threshold, double value, Te
   finding.threshold = threshold.value;
   finding.source = threshold.source;
   return finding;
+}
+
+bool Report::has(Status status) const {
+  return std::any_of(findings_.begin(), findings_.end(),
+                     [&](const Finding& finding) { return finding.status == status; });
+}
+
+void Report::conclude(Text facts) {
+  const bool fine = std::all_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
+    return finding.status == Status::pass || finding.status == Status::info;
+  });
+  add(fine ? Status::pass : Status::info, std::move(facts));
 }
 
 }  // namespace lockstep::probe

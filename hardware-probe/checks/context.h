@@ -41,7 +41,10 @@ class Report {
   Finding& add(Status status, Text reason, Text remedy = {});
   Finding& add(Status status, const Threshold& threshold, double value, Text reason,
                Text remedy = {});
+  // The facts behind the check: a pass when nothing but such facts was reported, else information.
+  void conclude(Text facts);
   bool empty() const { return findings_.empty(); }
+  bool has(Status status) const;
   std::vector<Finding> take() { return std::move(findings_); }
 
  private:

@@ -163,7 +163,7 @@ void check_environment(const Context& context, int, Report& report) {
         say("switch ACS off in the firmware", "在固件里关闭 ACS"));
   }
   report_unread(context, report);
-  report.add(Status::pass, say("{}, kernel {}", "{}，内核 {}", host.os, host.kernel));
+  report.conclude(say("{}, kernel {}", "{}，内核 {}", host.os, host.kernel));
 }
 
 void check_visibility(const Context& context, int, Report& report) {
@@ -231,7 +231,7 @@ void check_stack(const Context& context, int, Report& report) {
   if (stack.nccl.empty()) {
     report.add(Status::info, say("no NCCL on this machine", "这台机器没有 NCCL"));
   }
-  report.add(Status::pass, say("driver {}", "驱动 {}", stack.driver_version));
+  report.conclude(say("driver {}", "驱动 {}", stack.driver_version));
 }
 
 }  // namespace lockstep::probe

@@ -33,8 +33,6 @@ class Comparison {
     }
   }
 
-  bool contradicted() const { return contradicted_; }
-
  private:
   void contradict(const char* field, const std::string& seen, const std::string& expected,
                   const char* source) {
@@ -45,7 +43,6 @@ class Comparison {
                                     "{} 为 {}；数据库记为 {}，未经核实", field, seen, expected));
       return;
     }
-    contradicted_ = true;
     Finding& finding = report_.add(
         Status::fail,
         say("{} is {}, a {} has {}", "{} 为 {}，而 {} 应为 {}", field, seen, card_.name, expected),
@@ -56,7 +53,6 @@ class Comparison {
 
   const Card& card_;
   Report& report_;
-  bool contradicted_ = false;
 };
 
 void compare_with_row(const GpuIdentity& seen, const Card& card, Comparison& compare) {
@@ -74,28 +70,57 @@ void compare_with_row(const GpuIdentity& seen, const Card& card, Comparison& com
   compare.prefix("board", seen.inforom, card.board);
 }
 
-double compute_of(const GpuIdentity& seen, const Card& card) {
-  return seen.sm_count.value_or(card.sm) * seen.max_sm_mhz.value_or(card.max_sm_mhz) *
-         card.fp32_fma_per_sm;
+// What a card has of another by its clocks and units; what it really does, C10 and C16 measure.
+struct Shares {
+  double bandwidth = 0, fp32 = 0, matrix = 0;
+
+  double least() const { return std::min({bandwidth, fp32, matrix}); }
+};
+
+Shares shares_of(const GpuIdentity& seen, const Card& card, const Card& claimed) {
+  const double clocks = static_cast<double>(seen.sm_count.value_or(card.sm)) *
+                        seen.max_sm_mhz.value_or(card.max_sm_mhz) /
+                        (static_cast<double>(claimed.sm) * claimed.max_sm_mhz);
+  Shares out;
+  out.bandwidth = theoretical_gbps(seen.max_memory_mhz.value_or(card.memory_mhz),
+                                   seen.bus_bits.value_or(card.bus_bits)) /
+                  claimed.theory_gbps();
+  out.fp32 = clocks * card.fp32_fma_per_sm / claimed.fp32_fma_per_sm;
+  // A card without matrix units may be claimed: then nothing of them can be missing.
+  out.matrix =
+      claimed.hmma_fma_per_sm > 0 ? clocks * card.hmma_fma_per_sm / claimed.hmma_fma_per_sm : 1;
+  return out;
 }
 
-void check_claim(const Context& context, int gpu, const Card& card, Report& report) {
-  if (context.claim.empty() || context.claim == card.name) return;
-  const Card& claimed = context.cards.get(context.claim);
+// Another card than was sold is a note where it is a full variant of the same chip, and nothing
+// else speaks against it.
+void check_claim(const Context& context, int gpu, Report& report) {
+  const Card* card = context.row(gpu);
+  if (context.claim.empty() || (card != nullptr && context.claim == card->name)) return;
   const GpuIdentity& seen = context.gpu(gpu).identity;
-  const double bandwidth = theoretical_gbps(seen.max_memory_mhz.value_or(card.memory_mhz),
-                                            seen.bus_bits.value_or(card.bus_bits));
-  const double text_speed = 100.0 * (bandwidth / claimed.theory_gbps() - 1.0);
-  const double prompt_speed =
-      100.0 *
-      (compute_of(seen, card) / (claimed.sm * claimed.max_sm_mhz * claimed.fp32_fma_per_sm) - 1.0);
-  const bool variant = claimed.family == card.family && claimed.fb_mib == card.fb_mib;
-  report.add(variant ? Status::warn : Status::fail,
-             say("this is a {}, not a {}: memory bandwidth {:+.0f} %, compute {:+.0f} %",
-                 "这是 {}，不是 {}：显存带宽 {:+.0f} %，算力 {:+.0f} %", card.name, claimed.name,
-                 text_speed, prompt_speed),
-             variant ? say("agree on the price for what it is", "按它实际的型号谈价")
-                     : say("not what was sold: do not buy", "货不对板：不要买"));
+  const Text refusal = say("not what was sold: do not buy", "货不对板：不要买");
+  if (card == nullptr) {
+    report.add(Status::fail,
+               say("claimed to be a {}, but its PCI id is {}", "声称是 {}，但 PCI 编号是 {}",
+                   context.claim, seen.pci_id),
+               refusal);
+    return;
+  }
+  const Card& claimed = context.cards.get(context.claim);
+  const Shares shares = shares_of(seen, *card, claimed);
+  const bool variant = claimed.family == card->family && claimed.fb_mib == card->fb_mib &&
+                       (card->p2p || !claimed.p2p) && shares.least() >= kVariantShare.value &&
+                       !report.has(Status::fail);
+  const auto percent = [](double share) { return 100 * (share - 1); };
+  report.add(
+      variant ? Status::warn : Status::fail, kVariantShare, shares.least(),
+      say("this is a {}, not a {}; by its clocks: memory bandwidth {:+.0f} %, FP32 {:+.0f} "
+          "%, FP16 matrix {:+.0f} %",
+          "这是 {}，不是 {}；按频率算：显存带宽 {:+.0f} %，FP32 {:+.0f} %，FP16 矩阵 {:+.0f} "
+          "%",
+          card->name, claimed.name, percent(shares.bandwidth), percent(shares.fp32),
+          percent(shares.matrix)),
+      variant ? say("agree on the price for what it is", "按它实际的型号谈价") : refusal);
 }
 
 void check_measured_against_row(const Context& context, int gpu, const Card& card, Report& report) {
@@ -216,6 +241,7 @@ void check_identity(const Context& context, int gpu, Report& report) {
     report.add(Status::inconclusive,
                say("the driver does not tell SM count, memory clock and bus width",
                    "驱动没有给出 SM 数、显存频率和位宽"));
+    check_claim(context, gpu, report);
     return;
   }
   if (seen.inforom_valid.has_value() && !*seen.inforom_valid) {
@@ -229,26 +255,21 @@ void check_identity(const Context& context, int gpu, Report& report) {
     report.add(Status::info,
                say("{} ({}) is not in the database; judged by the formula alone",
                    "{}（{}）不在数据库里；只按公式判断", seen.name.value_or("?"), seen.pci_id));
-    if (!context.claim.empty()) {
-      report.add(Status::fail, say("claimed to be a {}, but its PCI id is {}",
-                                   "声称是 {}，但 PCI 编号是 {}", context.claim, seen.pci_id));
-    }
+    check_claim(context, gpu, report);
     return;
   }
   Comparison compare(*card, report);
   compare_with_row(seen, *card, compare);
   check_measured_against_row(context, gpu, *card, report);
-  check_claim(context, gpu, *card, report);
+  check_claim(context, gpu, report);
   if (card->modified) {
     report.add(Status::info, say("memory enlarged by a workshop ({} MiB)", "显存被改大过（{} MiB）",
                                  card->fb_mib));
   }
-  if (!compare.contradicted()) {
-    report.add(Status::pass, say("{}: {} SM, {} MHz, memory {} MHz x {} bit = {:.0f} GB/s",
-                                 "{}：{} SM，{} MHz，显存 {} MHz x {} 位 = {:.0f} GB/s", card->name,
-                                 *seen.sm_count, seen.max_sm_mhz.value_or(0), *seen.max_memory_mhz,
-                                 *seen.bus_bits, theory));
-  }
+  report.conclude(say("{}: {} SM, {} MHz, memory {} MHz x {} bit = {:.0f} GB/s",
+                      "{}：{} SM，{} MHz，显存 {} MHz x {} 位 = {:.0f} GB/s", card->name,
+                      *seen.sm_count, seen.max_sm_mhz.value_or(0), *seen.max_memory_mhz,
+                      *seen.bus_bits, theory));
 }
 
 void check_config(const Context& context, int gpu, Report& report) {
@@ -295,7 +316,7 @@ void check_config(const Context& context, int gpu, Report& report) {
     report.add(Status::info, say("persistence mode is off", "持久模式未开"));
   }
   check_bar1(context.gpu(gpu).identity, card, report);
-  report.add(Status::pass, say("settings read", "设置已读取"));
+  report.conclude(say("settings read", "设置已读取"));
 }
 
 void check_history(const Context& context, int gpu, Report& report) {

@@ -22,10 +22,13 @@ bool is_module(const Card& card) {
   return card.form.compare(0, 3, "SXM") == 0;
 }
 
+int64_t active_links(const NvlinkReport& seen) {
+  return std::count_if(seen.links.begin(), seen.links.end(),
+                       [](const NvlinkState& link) { return link.active; });
+}
+
 void judge_link_count(const Context& context, int gpu, const Card& card, Report& report) {
-  const auto& links = context.gpu(gpu).nvlink->links;
-  const auto active = std::count_if(links.begin(), links.end(),
-                                    [](const NvlinkState& link) { return link.active; });
+  const int64_t active = active_links(*context.gpu(gpu).nvlink);
   if (active >= card.nvlinks) return;
   if (active == 0) {
     report.add(Status::info,
@@ -159,6 +162,21 @@ void judge_rung_of_sums(const char* en, const char* zh, const Rung& rung, Report
              no_p2p_remedy());
 }
 
+void report_exact_sums(const Collective& seen, Report& report) {
+  const bool own = seen.own.outcome == "ok", nccl = seen.nccl.outcome == "ok";
+  if (!own && !nccl) {
+    report.add(Status::info, say("exact sums through host memory; no other way was tried",
+                                 "经主机内存求和精确；没有试其他方式"));
+  } else if (!own) {
+    report.add(Status::pass, say("exact sums by NCCL {}; own not tried",
+                                 "NCCL {} 求和精确；未试自带的", seen.nccl_version));
+  } else {
+    report.add(Status::pass, nccl ? say("exact sums, own and NCCL {}",
+                                        "求和精确，自带与 NCCL {} 都对", seen.nccl_version)
+                                  : say("exact sums; NCCL not tried", "求和精确；未试 NCCL"));
+  }
+}
+
 }  // namespace
 
 void check_nvlink(const Context& context, int gpu, Report& report) {
@@ -168,7 +186,7 @@ void check_nvlink(const Context& context, int gpu, Report& report) {
   if (report.empty()) {
     report.add(Status::pass,
                say("{} NVLinks up, no errors under load", "{} 条 NVLink 接通，负载下无错误",
-                   context.gpu(gpu).nvlink->links.size()));
+                   active_links(*context.gpu(gpu).nvlink)));
   }
 }
 
@@ -235,12 +253,7 @@ void check_collective(const Context& context, int, Report& report) {
   }
   judge_rung_of_sums("own all-reduce", "自带 all-reduce", seen.own, report);
   judge_rung_of_sums("NCCL all-reduce", "NCCL all-reduce", seen.nccl, report);
-  if (report.empty()) {
-    report.add(Status::pass, seen.nccl.outcome == "ok"
-                                 ? say("exact sums, own and NCCL {}",
-                                       "求和精确，自带与 NCCL {} 都对", seen.nccl_version)
-                                 : say("exact sums; NCCL not tried", "求和精确；未试 NCCL"));
-  }
+  if (report.empty()) report_exact_sums(seen, report);
 }
 
 }  // namespace lockstep::probe

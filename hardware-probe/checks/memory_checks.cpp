@@ -82,7 +82,7 @@ void judge_test(const MemoryTest& test, Report& report) {
 void check_memory_bandwidth(const Context& context, int gpu, Report& report) {
   const GpuIdentity& identity = context.gpu(gpu).identity;
   const MemoryBandwidth& seen = *context.gpu(gpu).memory_bandwidth;
-  if (!identity.max_memory_mhz.has_value() || !identity.bus_bits.has_value()) {
+  if (identity.max_memory_mhz.value_or(0) <= 0 || identity.bus_bits.value_or(0) <= 0) {
     report.add(Status::inconclusive,
                say("without memory clock and bus width there is no theory to compare with",
                    "没有显存频率和位宽，无法与理论值比较"));

@@ -172,18 +172,19 @@ void check_idle(const Context& context, int gpu, Report& report) {
 void check_soak_solo(const Context& context, int gpu, Report& report) {
   const Soak& soak = *context.gpu(gpu).soak_solo;
   judge_soak(context, gpu, soak, Status::fail, report);
-  report.add(Status::pass, say("alone: {:.0f} MHz at {:.0f} C", "单独：{:.0f} MHz，{:.0f} ℃",
-                               clock_of(soak), heat_of(soak)));
+  if (report.has(Status::skip)) return;
+  report.conclude(say("alone: {:.0f} MHz at {:.0f} C", "单独：{:.0f} MHz，{:.0f} ℃", clock_of(soak),
+                      heat_of(soak)));
 }
 
 void check_soak_all(const Context& context, int gpu, Report& report) {
   const GpuObservations& seen = context.gpu(gpu);
   const bool sound_alone = seen.soak_solo.has_value() && !has_trouble(context, gpu);
   judge_soak(context, gpu, *seen.soak_all, sound_alone ? Status::warn : Status::fail, report);
+  if (report.has(Status::skip)) return;
   if (seen.soak_solo.has_value()) judge_company(context, gpu, report);
-  report.add(Status::pass,
-             say("all cards busy: {:.0f} MHz at {:.0f} C", "全部满载：{:.0f} MHz，{:.0f} ℃",
-                 clock_of(*seen.soak_all), heat_of(*seen.soak_all)));
+  report.conclude(say("all cards busy: {:.0f} MHz at {:.0f} C", "全部满载：{:.0f} MHz，{:.0f} ℃",
+                      clock_of(*seen.soak_all), heat_of(*seen.soak_all)));
 }
 
 }  // namespace lockstep::probe

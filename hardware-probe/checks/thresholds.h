@@ -21,6 +21,8 @@ inline constexpr Threshold kCacheTolerance{0.30, "share",
                                            "another chip differs by far more than 30 % in L2"};
 inline constexpr Threshold kAboveTheory{1.05, "x",
                                         "no memory is faster than its clock; 5 % for timing"};
+inline constexpr Threshold kVariantShare{
+    0.70, "x", "variants of the Volta chip keep 0.76 and more, its mining card a twentieth"};
 
 // History (C05)
 inline constexpr Threshold kRetiredPagesFail{10, "pages",

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "hardware-probe/checks/check_table.h"
 #include "hardware-probe/report/judgement.h"
 #include "hardware-probe/report/summary.h"
 
@@ -80,8 +81,8 @@ void compare_card(const GpuObservations& gpu, const GpuObservations& before,
 std::vector<Finding> compare_runs(const Observations& seen, const Observations& older,
                                   const CardDatabase& cards) {
   std::vector<Finding> out;
-  const MachineSummary now = summarize(seen, cards);
-  const MachineSummary before = summarize(older, cards);
+  const MachineSummary now = summarize(seen, cards, run_checks(Context(seen, cards, "")));
+  const MachineSummary before = summarize(older, cards, run_checks(Context(older, cards, "")));
   bool any = false;
   for (size_t i = 0; i < seen.gpus.size(); ++i) {
     const GpuObservations* other = same_card(seen.gpus[i], older);

@@ -107,7 +107,7 @@ Judgement judge(const Observations& seen, const CardDatabase& cards, const std::
     out.rows.push_back(context.row(gpu) == nullptr ? "" : context.row(gpu)->name);
   }
   out.coverage = coverage_of(context, out.findings);
-  out.ranking = rank_speed(summarize(seen, cards));
+  out.ranking = rank_speed(summarize(seen, cards, out.findings));
   return out;
 }
 

@@ -40,7 +40,8 @@ std::vector<std::string> marks_of(const Judgement& judgement) {
                     (is_bad(finding) &&
                      (finding.check == "C02" || finding.check == "C10" || finding.check == "C16"));
     shared = shared || (finding.check == "C04" && finding.status == Status::inconclusive);
-    unproven = unproven || finding.status == Status::skip;
+    unproven = unproven || finding.status == Status::skip ||
+               (finding.check != "C04" && finding.status == Status::inconclusive);
   }
   std::vector<std::string> marks;
   if (judgement.rows.empty()) return {"no-gpu"};
@@ -56,7 +57,7 @@ std::vector<std::string> marks_of(const Judgement& judgement) {
 
 Profile make_profile(const Observations& seen, const Judgement& judgement,
                      const CardDatabase& cards) {
-  const MachineSummary machine = summarize(seen, cards);
+  const MachineSummary machine = summarize(seen, cards, judgement.findings);
   Profile out;
   out.backend = seen.backend;
   out.mode = mode_name(seen.mode);
@@ -68,12 +69,8 @@ Profile make_profile(const Observations& seen, const Judgement& judgement,
   for (const PairObservations& pair : seen.pairs) {
     const auto flag = pair.latency_us.find("flag");
     const double gbps = pair.copy_gbps.empty() ? 0 : median(pair.copy_gbps);
-    const bool sound = !pair.rungs.empty() &&
-                       std::all_of(pair.rungs.begin(), pair.rungs.end(), [](const auto& rung) {
-                         return rung.second.outcome == "ok" || rung.second.outcome == "unsupported";
-                       });
     out.links.push_back({pair.from, pair.to, gbps, flag == pair.latency_us.end() ? 0 : flag->second,
-                         sound && pair.copy_4k_us.value_or(0) < kCopyLatencyFail.value});
+                         pair_is_trusted(judgement.findings, pair.from, pair.to)});
   }
   out.digest = profile_digest(out);
   return out;

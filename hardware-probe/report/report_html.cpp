@@ -133,6 +133,11 @@ std::string banner(const ReportInput& input) {
   out += both(say("{} of {} checks ran; {:.1f} % of the memory and {:.0f} % of the SMs tested",
                   "{1} 项检查做了 {0} 项；测了 {2:.1f} % 的显存和 {3:.0f} % 的 SM", c.checks_run,
                   c.checks_total, 100 * c.memory_share, 100 * c.sm_share));
+  if (input.seen.backend != "real") {
+    out += "<br><b>" +
+           both("SIMULATED: these figures are of no real card", "模拟结果：不是真卡的数据") +
+           "</b>";
+  }
   return out + "</section>";
 }
 
@@ -212,11 +217,13 @@ std::string findings_table(const ReportInput& input) {
   return out + "</table></div></section>";
 }
 
-bool pair_failed(const ReportInput& input, const std::string& target) {
-  return std::any_of(
-      input.judgement.findings.begin(), input.judgement.findings.end(), [&](const Finding& f) {
-        return f.target == target && (f.status == Status::fail || f.status == Status::skip);
-      });
+const char* pair_class(const ReportInput& input, int from, int to) {
+  const std::vector<Finding>& findings = input.judgement.findings;
+  if (!pair_is_trusted(findings, from, to)) return "bad";
+  const bool noted = std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    return f.target == pair_target(from, to) && f.status == Status::warn;
+  });
+  return noted ? "doubt" : "good";
 }
 
 // "stores by kernels ok": one step of the ladder and what became of it.
@@ -256,9 +263,8 @@ std::string matrix_cell(const ReportInput& input, int from, int to) {
         flag == pair.latency_us.end() ? "" : fmt::format(", {:.2f} µs", flag->second);
     const std::string rate =
         pair.copy_gbps.empty() ? "–" : fmt::format("{:.1f} GB/s", median(pair.copy_gbps));
-    const char* kind = pair_failed(input, pair_target(from, to)) ? "bad" : "good";
-    return fmt::format("<td class={}><b>{}</b>{}<br><span class=mute>{}</span></td>", kind, rate,
-                       latency, both(rungs));
+    return fmt::format("<td class={}><b>{}</b>{}<br><span class=mute>{}</span></td>",
+                       pair_class(input, from, to), rate, latency, both(rungs));
   }
   return "<td class=doubt>" + both("not tested", "没测") + "</td>";
 }

@@ -74,6 +74,17 @@ class Verifier {
   bool valid_ = true;
 };
 
+// Of a finding that only the older report could give again; what no status is called is a failure.
+Finding compare_finding(const Json& json) {
+  Finding finding;
+  finding.status = Status::fail;
+  for (const Status status :
+       {Status::pass, Status::info, Status::warn, Status::skip, Status::inconclusive}) {
+    if (json.value("status", "") == status_name(status)) finding.status = status;
+  }
+  return finding;
+}
+
 // The verdict of the observations, judged again here, must be the one that was written.
 void verify_judgement(const Json& document, const Observations& seen, const CardDatabase& cards,
                       Verifier& verifier) {
@@ -84,19 +95,27 @@ void verify_judgement(const Json& document, const Observations& seen, const Card
   }
   const Judgement again = judge(seen, cards, claim);
   Json own = Json::array();
-  bool compared = false;
+  std::vector<Finding> all = again.findings;
   for (const Json& finding : document.at("findings")) {
     if (finding.value("check", "") == "compare") {
-      compared = true;
+      all.push_back(compare_finding(finding));
     } else {
       own.push_back(finding);
     }
   }
   verifier.check(own == findings_json(again.findings), "the findings follow from the observations");
-  if (!compared) {
-    verifier.check(verifier.field("verdict", "name") == verdict_name(again.verdict),
-                   "the verdict follows from the findings");
+  verifier.check(verifier.field("verdict", "name") == verdict_name(verdict_of(all)),
+                 "the verdict follows from the findings");
+  verifier.check(document.at("ranking") == ranking_json(again.ranking),
+                 "the ranking follows from the findings");
+}
+
+// The text of a stranger, for a terminal.
+std::string plain(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
   }
+  return text;
 }
 
 // Nothing of an older run can be replayed: the hashes depend on the nonce.
@@ -162,9 +181,12 @@ Verification verify_report(const std::string& text, const std::string& origin,
     verifier.check(verifier.field(nullptr, "digest") == sha256_hex(covered), "digest");
     verifier.check(signature_is_valid(covered, verifier.field("signature", "public_key"),
                                       verifier.field("signature", "value")),
-                   "Ed25519 signature by " + verifier.field("signature", "public_key"));
+                   "Ed25519 signature by " + plain(verifier.field("signature", "public_key")));
     const Observations seen = observations_from_json(text, origin);
     verifier.check(verifier.field("run", "nonce") == seen.nonce, "one nonce throughout");
+    verifier.check(verifier.field("run", "backend") == seen.backend &&
+                       verifier.field("run", "mode") == mode_name(seen.mode),
+                   "one backend and one mode throughout");
     if (!nonce.empty()) verifier.check(seen.nonce == nonce, "the nonce that you gave");
     if (!public_key.empty())
       verifier.check(verifier.field("signature", "public_key") == public_key,
@@ -172,11 +194,33 @@ Verification verify_report(const std::string& text, const std::string& origin,
     verify_judgement(document, seen, cards, verifier);
     verify_freshness(seen, verifier);
     out.valid = verifier.valid();
+    out.simulated = seen.backend != "real";
+    out.verdict =
+        fmt::format("{} ({})", plain(verifier.field("verdict", "name")), mode_name(seen.mode));
   } catch (const Json::exception& error) {
     fail_with(ExitCode::usage, "{}: not a report of lockstep-probe: {}", origin,
               json_problem(error));
   }
   return out;
+}
+
+ExitCode verification_exit_code(const Verification& result) {
+  if (!result.valid) return ExitCode::fail;
+  return result.simulated ? ExitCode::mistrusted : ExitCode::pass;
+}
+
+std::string verification_text(const Verification& result, const std::string& origin) {
+  std::string out;
+  if (result.simulated) {
+    out =
+        "SIMULATED  the figures are those of a synthetic machine: this report proves nothing "
+        "about any card\n";
+  }
+  const char* outcome = !result.valid      ? "NOT VALID"
+                        : result.simulated ? "whole, but SIMULATED"
+                                           : "valid";
+  return out + fmt::format("{}: {}; {} {}\n", origin, outcome,
+                           result.valid ? "its verdict is" : "it claims", result.verdict);
 }
 
 }  // namespace lockstep::probe

@@ -33,8 +33,10 @@ const char* colour_of(Verdict verdict) {
 }
 
 std::string heading(const ReportInput& input) {
-  std::string out = fmt::format("lockstep-probe {}  {} mode  backend {}\n", input.program_version,
-                                mode_name(input.seen.mode), input.seen.backend);
+  std::string out =
+      fmt::format("lockstep-probe {}  {} mode  backend {}{}\n", input.program_version,
+                  mode_name(input.seen.mode), input.seen.backend,
+                  input.seen.backend == "real" ? "" : ": SIMULATED, no card was seen");
   for (size_t i = 0; i < input.seen.gpus.size(); ++i) {
     const GpuIdentity& id = input.seen.gpus[i].identity;
     const std::string& row = input.judgement.rows[i];

@@ -19,12 +19,21 @@ struct CardSummary {
 
 struct MachineSummary {
   std::vector<CardSummary> cards;
-  double peer_gbps = 0, peer_latency_us = 0;  // slowest pair; 0 = none
-  bool peers_trusted = false;                 // the ladder passed on every pair
+  Mode mode = Mode::quick;
+  double peer_gbps = 0, peer_latency_us = 0;  // slowest pair; 0 = not measured
+  bool peers_denied = false;                  // the driver grants peer access to no pair
   int nvlinks = 0;
+  // What the findings hold against each line of the ranking; empty texts when nothing.
+  Text memory_doubts, compute_doubts, link_doubts;
 };
 
-MachineSummary summarize(const Observations& seen, const CardDatabase& cards);
+// The figures are those of the observations; what is wrong with them, the findings alone decide.
+MachineSummary summarize(const Observations& seen, const CardDatabase& cards,
+                         const std::vector<Finding>& findings);
+
+// Every word reached its owner, and neither a check of this direction nor the sums over all cards
+// failed, was skipped or stayed unclear.
+bool pair_is_trusted(const std::vector<Finding>& findings, int from, int to);
 
 // Memory clock first, then compute and cooling, then NVLink: the order that the article measured.
 std::vector<Text> rank_speed(const MachineSummary& machine);

@@ -47,6 +47,10 @@ TEST_F(ProbeCli, ExitCodesFollowTheVerdict) {
 TEST_F(ProbeCli, UsageErrorsAreOneLineAndExitTwo) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--sim", "NO-SUCH"},
+      {"--sim", ""},
+      {"--replay", ""},
+      {"--sim", "T4", "--nonce", ""},
+      {"verify", ""},
       {"--sim", "V100-SXM2-32GB,no-such"},
       {"--quick", "--deep", "--sim", "T4"},
       {"--no-such"},
@@ -92,6 +96,13 @@ TEST_F(ProbeCli, FilesThatCannotBeWrittenAreRefusedAtOnce) {
   }
 }
 
+TEST_F(ProbeCli, AnEmptySimulationIsRefusedWithThoseThatThereAre) {
+  const std::string words = probe({"--sim", ""}).stderr_text;
+  for (const char* needed : {"--sim: is empty: give", "CARD[*1][+CARD][,FAULT...]",
+                             "V100-SXM2-32GB", "H200-SXM", "--list-faults"})
+    EXPECT_NE(words.find(needed), std::string::npos) << words;
+}
+
 TEST_F(ProbeCli, ListsCardsAndFaults) {
   const std::string cards = probe({"--list-cards"}).stdout_text;
   for (const char* card : {"V100-SXM2-32GB", "V100-PCIE-32GB", "PG500-216", "PG503-216",
@@ -116,7 +127,10 @@ TEST_F(ProbeCli, ReportIsSignedVerifiedReplayedAndCompared) {
   struct stat key {};
   ASSERT_EQ(::stat(path("key.pem").c_str(), &key), 0);
   EXPECT_EQ(key.st_mode & 0777u, 0600u);
-  EXPECT_EQ(probe({"verify", path("r.json"), "--nonce", "buyer-7"}).exit_code, 0);
+  const ProcessResult verified = probe({"verify", path("r.json"), "--nonce", "buyer-7"});
+  EXPECT_EQ(verified.exit_code, 4) << verified.stdout_text;
+  EXPECT_NE(verified.stdout_text.find("SIMULATED"), std::string::npos) << verified.stdout_text;
+  EXPECT_NE(verified.stdout_text.find("its verdict is REJECT (quick)"), std::string::npos);
   EXPECT_EQ(probe({"verify", path("r.json"), "--nonce", "buyer-8"}).exit_code, 1);
   EXPECT_EQ(probe({"--replay", path("r.json")}).exit_code, 1);
   EXPECT_EQ(probe({"--replay", path("rec.json")}).exit_code, 1);

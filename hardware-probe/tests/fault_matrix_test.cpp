@@ -216,7 +216,7 @@ TEST(Article, TheHotSecondCardIsAMatterOfAirFlowNotOfTheCard) {
   const Observations seen = observe_sim("V100-SXM2-32GB,throttle-second", Mode::standard);
   const Judgement judgement = judge(seen, card_database(), "");
   EXPECT_EQ(judgement.verdict, Verdict::accept_with_notes);
-  const MachineSummary machine = summarize(seen, card_database());
+  const MachineSummary machine = summarize(seen, card_database(), judgement.findings);
   // Section 23: 55 C alone; 81 to 84 C and 1000 to 1270 MHz together, the first card above 1400
   // MHz.
   EXPECT_LE(machine.cards[1].solo_c, 56);
@@ -230,15 +230,16 @@ TEST(Article, TheHotSecondCardIsAMatterOfAirFlowNotOfTheCard) {
 TEST(Article, MemoryClockRanksFirstThenComputeAndCoolingThenNvlink) {
   const Observations old_pair = observe_sim("PG500-216,p2p-slow", Mode::standard);
   const Observations new_pair = observe_sim("V100-SXM2-32GB,throttle-second", Mode::standard);
-  const MachineSummary older = summarize(old_pair, card_database());
-  const MachineSummary newer = summarize(new_pair, card_database());
+  const MachineSummary older = summary_of(old_pair);
+  const MachineSummary newer = summary_of(new_pair);
   // Section 19: 1058 against 878 GB/s, 20.5 %; compute of the new machine 23 % higher.
   EXPECT_NEAR(older.cards[0].read_gbps / newer.cards[0].read_gbps, 1.205, 0.006);
   EXPECT_NEAR(
       newer.cards[0].sm * newer.cards[0].sm_mhz / (older.cards[0].sm * older.cards[0].sm_mhz), 1.23,
       0.005);
   EXPECT_NEAR(newer.peer_gbps, 145, 1);
-  EXPECT_FALSE(older.peers_trusted);
+  EXPECT_NE(older.link_doubts.en.find("C22 failed"), std::string::npos) << older.link_doubts.en;
+  EXPECT_EQ(newer.link_doubts.en, "");
   const std::vector<Text> lines = rank_difference(older, newer);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_NE(lines[0].en.find("Memory clock 1107 against 877"), std::string::npos) << lines[0].en;
@@ -250,8 +251,7 @@ TEST(Article, MemoryClockRanksFirstThenComputeAndCoolingThenNvlink) {
 TEST(Article, The4090HasMoreComputeAndLessBandwidthThanTheOldV100) {
   const Observations seen = observe_sim("RTX-4090-48G*1", Mode::standard);
   EXPECT_EQ(judge(seen, card_database(), "").verdict, Verdict::accept);
-  const MachineSummary machine = summarize(seen, card_database());
-  EXPECT_NEAR(machine.cards[0].read_gbps, 918, 5);
+  EXPECT_NEAR(summary_of(seen).cards[0].read_gbps, 918, 5);
 }
 
 }  // namespace

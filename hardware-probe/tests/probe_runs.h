@@ -25,6 +25,10 @@ inline Judgement judge_sim(const std::string& spec, Mode mode, const std::string
   return judge(observe_sim(spec, mode), card_database(), claim);
 }
 
+inline MachineSummary summary_of(const Observations& seen) {
+  return summarize(seen, card_database(), judge(seen, card_database(), "").findings);
+}
+
 // True when `check` says something other than pass or info.
 inline bool complains(const Judgement& judgement, const std::string& check) {
   for (const Finding& finding : judgement.findings) {

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
@@ -44,6 +46,19 @@ std::string golden(const char* name) {
                         name);
 }
 
+Made make_real(const std::string& spec, Mode mode) {
+  Made out = make(spec, mode);
+  out.seen.backend = "real";
+  out.profile = make_profile(out.seen, out.judgement, card_database());
+  return out;
+}
+
+std::string all_text(const std::vector<Text>& lines) {
+  std::string out;
+  for (const Text& line : lines) out += line.en + "\n" + line.zh + "\n";
+  return out;
+}
+
 bool verifies(const std::string& text) {
   return verify_report(text, "r.json", "", "", card_database()).valid;
 }
@@ -68,6 +83,29 @@ TEST(Report, VerifiesAndNamesTheKey) {
           .valid);
 }
 
+// A simulated report may be whole and say ACCEPT; no card was seen for it.
+TEST(Report, OfASimulationVerifiesLoudlyAndNeverAsValid) {
+  const auto verified = [](const Made& made) {
+    return verify_report(report_to_json(made.input(), SigningKey::generate()), "r", "", "",
+                         card_database());
+  };
+  const Verification simulated = verified(make("V100-SXM2-32GB", Mode::quick));
+  EXPECT_EQ(verification_exit_code(simulated), ExitCode::mistrusted);
+  EXPECT_EQ(verification_text(simulated, "r.json"),
+            "SIMULATED  the figures are those of a synthetic machine: this report proves nothing "
+            "about any card\nr.json: whole, but SIMULATED; its verdict is ACCEPT (quick)\n");
+  const Verification real = verified(make_real("V100-SXM2-32GB,bad-sm", Mode::standard));
+  EXPECT_EQ(verification_exit_code(real), ExitCode::pass);
+  EXPECT_EQ(verification_text(real, "r.json"), "r.json: valid; its verdict is REJECT (standard)\n");
+  Json forged = Json::parse(healthy_report());
+  forged["run"]["backend"] = "real";
+  forged["verdict"]["name"] = "\x1b[2JACCEPT";
+  const Verification bad = verify_report(forged.dump(), "r", "", "", card_database());
+  EXPECT_EQ(verification_exit_code(bad), ExitCode::fail);
+  EXPECT_NE(verification_text(bad, "r.json").find("NOT VALID; it claims ?[2JACCEPT (quick)"),
+            std::string::npos);
+}
+
 TEST(Report, AnyTamperingFails) {
   ASSERT_TRUE(verifies(healthy_report()));
   const auto tampered = [](const std::function<void(Json&)>& change) {
@@ -89,6 +127,17 @@ TEST(Report, AnyTamperingFails) {
 TEST(Report, AResignedLieIsFoundByJudgingAgain) {
   Made made = make("V100-SXM2-32GB,bad-sm", Mode::quick);
   made.judgement.verdict = Verdict::accept;
+  EXPECT_FALSE(verifies(report_to_json(made.input(), SigningKey::generate())));
+  // A finding of a comparison cannot be made again; it must not free the verdict.
+  Finding compared;
+  compared.check = compared.name = "compare";
+  compared.target = "host";
+  compared.status = Status::info;
+  made.judgement.findings.push_back(compared);
+  EXPECT_FALSE(verifies(report_to_json(made.input(), SigningKey::generate())));
+  made.judgement.verdict = Verdict::reject;
+  EXPECT_TRUE(verifies(report_to_json(made.input(), SigningKey::generate())));
+  made.judgement.ranking.clear();
   EXPECT_FALSE(verifies(report_to_json(made.input(), SigningKey::generate())));
   Made stale = make("V100-SXM2-32GB", Mode::quick);
   stale.seen.nonce = "fresh";
@@ -159,6 +208,62 @@ TEST(Report, AbsurdObservationsAreJudgedWithoutACrash) {
   }
 }
 
+// What stands against a line of the ranking, the findings decide, and they alone.
+TEST(Ranking, NamesEveryFindingAgainstItsLines) {
+  const std::map<std::string, std::string> line_of = {
+      {"C02", "1."}, {"C10", "1."}, {"C11", "1."}, {"C04", "2."}, {"C15", "2."},
+      {"C16", "2."}, {"C17", "2."}, {"C18", "2."}, {"C19", "3."}, {"C20", "3."},
+      {"C21", "3."}, {"C22", "3."}, {"C23", "3."}};
+  for (const sim::Fault& fault : sim::faults()) {
+    const Card& card = card_database().get("V100-SXM2-32GB");
+    if (!fault.obstacle(sim::build_machine({&card, &card})).empty()) continue;
+    const Judgement judgement = judge_sim("V100-SXM2-32GB," + std::string(fault.name), Mode::deep);
+    if (judgement.ranking.empty()) continue;
+    std::set<std::string> named;
+    for (const Finding& finding : judgement.findings) {
+      if (finding.status != Status::pass && finding.status != Status::info)
+        named.insert(finding.check);
+    }
+    for (const auto& [check, start] : line_of) {
+      for (const Text& line : judgement.ranking) {
+        const bool expected = named.count(check) == 1 && line.en.compare(0, 2, start) == 0;
+        EXPECT_EQ(line.en.find(check) != std::string::npos, expected) << fault.name << line.en;
+        EXPECT_EQ(line.zh.find(check) != std::string::npos, expected) << fault.name << line.zh;
+      }
+    }
+  }
+}
+
+TEST(Ranking, ACardThatWasNotMeasuredIsNoSlowCard) {
+  Observations seen = observe_sim("V100-SXM2-32GB", Mode::quick);
+  seen.gpus[0].memory_bandwidth.reset();
+  seen.gpus[0].rates.reset();
+  const std::string text = all_text(judge(seen, card_database(), "").ranking);
+  EXPECT_EQ(text.find("reads 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("C10 could not run (gpu0)"), std::string::npos) << text;
+  seen.gpus[1].memory_bandwidth.reset();
+  seen.gpus[1].rates.reset();
+  const std::string none = all_text(judge(seen, card_database(), "").ranking);
+  EXPECT_NE(none.find("reads were not measured"), std::string::npos) << none;
+  EXPECT_NE(none.find("FP16 matrix not measured"), std::string::npos) << none;
+  const Observations older = observe_sim("V100-SXM2-32GB", Mode::quick);
+  const MachineSummary now = summary_of(seen), before = summary_of(older);
+  EXPECT_NE(rank_difference(now, before)[0].en.find("reads not measured in both"),
+            std::string::npos);
+}
+
+// Memory and compute have each their own slowest card.
+TEST(Ranking, OfAMixedPairTakesTheSlowerCardOfEachLine) {
+  const std::vector<Text> lines = judge_sim("PG500-216+V100-SXM2-32GB", Mode::quick).ranking;
+  EXPECT_NE(lines[0].en.find("877 MHz"), std::string::npos) << lines[0].en;
+  EXPECT_NE(lines[1].en.find("72 SM at 1380 MHz"), std::string::npos) << lines[1].en;
+}
+
+TEST(Ranking, OneCardIsNotSlowedByOthers) {
+  const std::string text = all_text(judge_sim("V100-SXM2-32GB*1", Mode::standard).ranking);
+  EXPECT_EQ(text.find("together"), std::string::npos) << text;
+}
+
 TEST(Html, IsOneSelfContainedPageInBothLanguages) {
   const std::string page =
       report_to_html(make("V100-SXM2-32GB,throttle-second", Mode::standard).input());
@@ -184,6 +289,7 @@ TEST(Profile, IsMarkedWhenItsNumbersCannotBeTrusted) {
             (std::vector<std::string>{"rejected", "contradictory"}));
   EXPECT_EQ(marks("V100-SXM2-32GB,other-process"), std::vector<std::string>{"shared"});
   EXPECT_EQ(marks("V100-SXM2-32GB,memory-hang"), std::vector<std::string>{"unproven"});
+  EXPECT_EQ(marks("V100-SXM2-32GB,memory-occupied"), std::vector<std::string>{"unproven"});
 }
 
 // A folder as the driver makes it: BUS/information.
@@ -247,6 +353,18 @@ TEST(Machine, WithoutAGpuOrAProfileItSaysSo) {
   EXPECT_EQ(read_machine(dir.path() / "p.json", dir.path() / "gpus").marks,
             std::vector<std::string>{"elsewhere"});
   EXPECT_THROW(read_machine(dir.path() / "absent.json", dir.path()), Error);
+}
+
+TEST(Profile, ALinkIsTrustedAsItsFindingsSay) {
+  EXPECT_TRUE(make("V100-SXM2-32GB", Mode::quick).profile.links.at(0).trusted);
+  for (const char* fault : {"p2p-mirror", "p2p-slow", "p2p-narrow", "sums-wrong", "p2p-denied"}) {
+    const Made made = make(std::string("V100-SXM2-32GB,") + fault, Mode::quick);
+    for (const ProfileLink& link : made.profile.links) EXPECT_FALSE(link.trusted) << fault;
+  }
+  const std::string page = report_to_html(make("V100-SXM2-32GB,sums-wrong", Mode::quick).input());
+  EXPECT_EQ(page.find("<td class=good>"), std::string::npos);
+  const std::string slow = report_to_html(make("V100-SXM2-32GB,p2p-staged", Mode::quick).input());
+  EXPECT_EQ(slow.find("<td class=good>"), std::string::npos);
 }
 
 TEST(Profile, IsReadBackAndRefusedWhenChanged) {

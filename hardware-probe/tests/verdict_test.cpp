@@ -60,6 +60,48 @@ TEST(Verdict, OneCardHasNoPairChecksAndIsAccepted) {
   for (const Finding& finding : judgement.findings) EXPECT_NE(finding.check, "C21");
 }
 
+// Where a check has something to say against its target, its facts are no second, passed finding.
+TEST(Verdict, NoFactPassesBesideAFailureOfItsCheck) {
+  for (const sim::Fault& fault : sim::faults()) {
+    const Card& card = card_database().get("V100-SXM2-32GB");
+    if (!fault.obstacle(sim::build_machine({&card, &card})).empty()) continue;
+    const Judgement judgement =
+        judge_sim("V100-SXM2-32GB," + std::string(fault.name), Mode::deep, "PG503-216");
+    for (const Finding& pass : judgement.findings) {
+      if (pass.status != Status::pass || pass.threshold.has_value()) continue;
+      for (const Finding& other : judgement.findings) {
+        const bool same = other.check == pass.check && other.target == pass.target;
+        EXPECT_TRUE(!same || other.status == Status::pass || other.status == Status::info)
+            << fault.name << ": " << pass.reason.en << " beside " << other.reason.en;
+      }
+    }
+  }
+}
+
+TEST(Verdict, WithoutAReadingUnderLoadNoClockIsClaimed) {
+  Observations seen = observe_sim("V100-SXM2-32GB", Mode::standard);
+  for (GpuObservations& gpu : seen.gpus) gpu.soak_solo->series.clear();
+  const Judgement judgement = judge(seen, card_database(), "");
+  EXPECT_EQ(judgement.verdict, Verdict::inconclusive);
+  for (const Finding& finding : judgement.findings)
+    EXPECT_EQ(finding.reason.en.find("nan"), std::string::npos) << finding.reason.en;
+}
+
+TEST(Verdict, NothingComputedAndNothingSummedIsNoPass) {
+  Observations seen = observe_sim("V100-SXM2-32GB", Mode::quick);
+  for (GpuObservations& gpu : seen.gpus) {
+    gpu.identity.sm_count.reset();
+    gpu.sm_proof->cold.clear();
+    gpu.identity.max_memory_mhz = 0;
+  }
+  seen.collective->own = seen.collective->nccl = Rung{};
+  for (const Finding& finding : judge(seen, card_database(), "").findings) {
+    const bool proves_nothing =
+        finding.check == "C15" || finding.check == "C23" || finding.check == "C10";
+    EXPECT_FALSE(proves_nothing && finding.status == Status::pass) << finding.reason.en;
+  }
+}
+
 TEST(Verdict, AnInterruptedRunIsInconclusive) {
   const auto backend = sim::open_sim(sim::machine_from_spec("V100-SXM2-32GB", card_database()));
   const auto executor = in_process_executor(*backend);
@@ -108,6 +150,31 @@ TEST(Claim, AVariantIsANoteAndAnotherChipIsRejected) {
             Verdict::accept_with_notes);
   EXPECT_EQ(judge_sim("V100-SXM2-16GB", Mode::quick, "V100-SXM2-32GB").verdict, Verdict::reject);
   EXPECT_EQ(judge_sim("RTX-3090", Mode::quick, "RTX-4090").verdict, Verdict::reject);
+}
+
+// The mining card has the family and the memory size of the card that was sold.
+TEST(Claim, ACutCardIsNoVariant) {
+  EXPECT_EQ(judge_sim("CMP-100-210", Mode::quick, "V100-SXM2-16GB").verdict, Verdict::reject);
+  EXPECT_EQ(judge_sim("H100-PCIE", Mode::quick, "H100-SXM5").verdict, Verdict::reject);
+  EXPECT_EQ(judge_sim("PG500-216", Mode::quick, "Quadro-GV100").verdict,
+            Verdict::accept_with_notes);
+}
+
+TEST(Claim, IsJudgedEvenWhereTheDriverTellsNoClock) {
+  Observations seen = observe_sim("V100-SXM2-16GB", Mode::quick);
+  for (GpuObservations& gpu : seen.gpus) gpu.identity.sm_count.reset();
+  EXPECT_EQ(judge(seen, card_database(), "V100-SXM2-16GB").verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge(seen, card_database(), "V100-SXM2-32GB").verdict, Verdict::reject);
+}
+
+// "Agree on the price" is no advice for a card that was altered.
+TEST(Claim, AnAlteredCardIsNoVariant) {
+  const Judgement judgement = judge_sim("PG503-216,foreign-vbios", Mode::quick, "V100-SXM2-32GB");
+  for (const Finding& finding : judgement.findings) {
+    if (finding.reason.en.find("this is a PG503-216") == std::string::npos) continue;
+    const bool altered = finding.target == "gpu1";
+    EXPECT_EQ(finding.status, altered ? Status::fail : Status::warn) << finding.target;
+  }
 }
 
 TEST(Claim, AnUnknownCardIsJudgedByTheFormula) {
