@@ -42,7 +42,8 @@ const PolicyCheck* find_check(const Policy& policy, const std::string& id) {
 
 std::string repro_line(const GateOptions& options, const std::string& id) {
   return fmt::format(
-      "lockstep gate --policy {}{}{}{}{} --only {}", options.policy.name,
+      "lockstep gate --policy {}{}{}{}{} --only {}",
+      options.policy_argument.empty() ? options.policy.name : options.policy_argument,
       options.model.empty() ? "" : " --model " + options.model.string(),
       options.oracle.empty() ? "" : " --oracle " + options.oracle.string(),
       options.fault.empty() ? "" : " --fault " + options.fault,

@@ -28,6 +28,7 @@ struct OpTools {
 
 struct GateOptions {
   Policy policy;
+  std::string policy_argument;  // what names it in repro lines: a built-in name or a file
   OpTools op_tools;
   std::filesystem::path model;
   std::filesystem::path oracle;              // prefix

@@ -348,6 +348,34 @@ TEST_F(GateMain, AnEngineWithoutCudaIsSkipped) {
   }
 }
 
+// What is printed of a red check can be pasted: the program is named by its path, the policy by
+// its file.
+TEST_F(GateMain, ARedCheckNamesACommandThatCanBePasted) {
+  write(Precision::fp32, 1, "", flip_bit);
+  const std::string text = gate({}).stdout_text;
+  const size_t again = text.find("again: ");
+  ASSERT_NE(again, std::string::npos) << text;
+  const std::string line = text.substr(again + 7, text.find('\n', again) - again - 7);
+  EXPECT_TRUE(line.starts_with(std::string(LOCKSTEP_BIN_DIR) + "/lockstep gate")) << line;
+  EXPECT_NE(line.find("--policy " + (dir_.path() / "quick.json").string()), std::string::npos);
+  EXPECT_EQ(run_process({"/bin/sh", "-c", line + " --list"}).exit_code, 0);
+  EXPECT_NE(read_text_file(out() / "report.html").find(line), std::string::npos);
+}
+
+// Beside PASS no other verdict may stand that the run did not ask for.
+TEST_F(GateMain, ReceiptsThatNobodyAskedForHaveNoVerdict) {
+  const std::filesystem::path folder = dir_.path() / "receipts";
+  std::filesystem::create_directory(folder);
+  const std::string text = gate({"--receipt", folder.string()}).stdout_text;
+  EXPECT_NE(
+      text.find("receipts of policy gpu (not judged: this run asked for none): there is none"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("FAIL"), std::string::npos) << text;
+  EXPECT_NE(text.find("receipt of this run: " + (out() / "receipt.json").string()),
+            std::string::npos);
+}
+
 TEST_F(GateMain, TextIsPlainInAPipe) {
   const std::string text = gate({}).stdout_text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);

@@ -10,6 +10,7 @@
 #include "build_identity.h"
 #include "validation/gate/bench_figures.h"
 #include "validation/gate/svg_plot.h"
+#include "validation/repro_line.h"
 
 namespace lockstep {
 namespace {
@@ -41,7 +42,7 @@ std::string steps_table(const GateReport& report) {
         "<tr id='{}'><td>{}<td>{}<td>{}<td class='number'>{:.1f}<td>{}<br><code>{}</code></tr>\n",
         escape_markup(step.id), escape_markup(step.title), verdict_html(step.verdict),
         step.proven ? "yes" : "no", step.seconds, escape_markup(step.detail),
-        escape_markup(step.repro));
+        escape_markup(pasteable(step.repro)));
   }
   return html + "</table>\n";
 }

@@ -19,6 +19,7 @@
 #include "validation/gate/html_report.h"
 #include "validation/gate/receipt.h"
 #include "validation/receipt/coverage.h"
+#include "validation/repro_line.h"
 
 namespace lockstep {
 namespace {
@@ -103,7 +104,9 @@ GateProgress table_progress(bool colour) {
     fmt::print("{}{}{} {:>4.1f} s  {}\n", live ? "\r\x1b[K" : "",
                coloured_verdict(step.verdict, colour), pad, step.seconds, step.title);
     fmt::print("{:<20}{}\n", "", step.detail);
-    if (step.verdict != Verdict::pass) fmt::print("{:<20}again: {}\n", "", step.repro);
+    if (step.verdict != Verdict::pass) {
+      fmt::print("{:<20}again: {}\n", "", pasteable(step.repro));
+    }
     std::fflush(stdout);
   };
   return progress;
@@ -141,8 +144,8 @@ int print_checks(const GateOptions& options) {
   return 0;
 }
 
-// Receipts and waivers are printed with every policy; only `receipts` judges them.
-std::vector<std::string> notes(const GateOptions& options) {
+// Receipts and waivers are printed with every policy; only the check `receipts` judges them.
+std::vector<std::string> notes(const GateOptions& options, const GateReport& report) {
   std::vector<std::string> lines;
   for (const Waiver& waiver : options.waivers) {
     lines.push_back(fmt::format("waiver: {} by {} until {}{}: {}", waiver.subject(), waiver.owner,
@@ -150,12 +153,18 @@ std::vector<std::string> notes(const GateOptions& options) {
                                 waiver.reason));
   }
   if (options.source.empty()) return lines;
+  const bool judged = std::any_of(report.steps.begin(), report.steps.end(),
+                                  [](const GateStep& step) { return step.id == "receipts"; });
   for (const std::string& policy : required_policies(options.source / "ci/policy.json")) {
     const PolicyCoverage coverage =
         policy_coverage(policy, {options.source, options.receipts, options.waivers, options.today});
-    lines.push_back(fmt::format("receipt: policy {}: {}, {}", policy,
-                                coverage.receipt.empty() ? "none" : coverage.receipt,
-                                verdict_name(coverage.verdict)));
+    lines.push_back(
+        fmt::format("receipts of policy {} ({}): {}", policy,
+                    judged ? "the check above judges them" : "not judged: this run asked for none",
+                    coverage_words(coverage)));
+    if (coverage.verdict == Verdict::pass) continue;
+    lines.push_back("  to judge them: " + pasteable(fmt::format("lockstep receipt verify {}",
+                                                                options.receipts.string())));
   }
   return lines;
 }
@@ -171,6 +180,7 @@ bool golden_folder_exists() {
 void fill_defaults(Arguments& arguments) {
   GateOptions& options = arguments.gate;
   options.policy = load_policy(arguments.policy);
+  options.policy_argument = arguments.policy;
   if (arguments.n_mutants) options.policy.n_mutants = *arguments.n_mutants;
   // The ops of a card need no model: a tree without one can judge them.
   const bool may_lack_model = options.policy.backend == "cuda" && !golden_folder_exists();
@@ -199,7 +209,7 @@ void print_end(const Arguments& arguments, const GateReport& report, double seco
                mutation.total, mutation.equivalent, mutation.score());
   }
   fmt::print("{} checks, {} proven able to fail\n", report.steps.size(), report.n_proven());
-  fmt::print("receipt: {}\nreport:  {}\nverdict: {} in {:.1f} s\n",
+  fmt::print("receipt of this run: {}\nreport:  {}\nverdict: {} in {:.1f} s\n",
              (arguments.out / "receipt.json").string(), (arguments.out / "report.html").string(),
              coloured_verdict(report.verdict, stdout_has_colour()), seconds);
 }
@@ -221,7 +231,7 @@ int gate(Arguments& arguments, const std::string& command) {
   const Clock::time_point start = Clock::now();
   GateReport report =
       run_gate(options, arguments.json ? GateProgress{} : table_progress(stdout_has_colour()));
-  report.notes = notes(options);
+  report.notes = notes(options, report);
   facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   write_outputs(arguments, report, facts, make_receipt(report, facts));
   if (arguments.json) {

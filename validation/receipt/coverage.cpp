@@ -14,6 +14,7 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr size_t kFilesNamed = 5;
+constexpr size_t kUnitsNamed = 8;
 
 // The newest receipt that counts; what was left out goes to `reasons`.
 std::optional<ReceiptSummary> newest_receipt(const std::string& policy, const fs::path& folder,
@@ -129,6 +130,27 @@ PolicyCoverage policy_coverage(const std::string& policy, const CoverageInputs& 
                     policy, inputs.receipts.string(), policy, inputs.receipts.string()));
   }
   return coverage;
+}
+
+std::string coverage_words(const PolicyCoverage& coverage) {
+  if (coverage.units.empty()) return "nothing in these sources needs one";
+  if (coverage.receipt.empty()) return "there is none";
+  const auto count = [&](Verdict verdict) {
+    return std::count_if(coverage.units.begin(), coverage.units.end(),
+                         [&](const UnitCoverage& unit) { return unit.verdict == verdict; });
+  };
+  std::string text = fmt::format("{} covers {} of {} ops as their sources are now",
+                                 coverage.receipt, count(Verdict::pass), coverage.units.size());
+  if (const auto waived = count(Verdict::mistrusted); waived > 0) {
+    text += fmt::format(", {} {} waived", waived, waived == 1 ? "is" : "are");
+  }
+  size_t named = 0;
+  for (const UnitCoverage& unit : coverage.units) {
+    if (unit.verdict != Verdict::fail || ++named > kUnitsNamed) continue;
+    text += (named == 1 ? "; not: " : ", ") + unit.unit;
+  }
+  if (named > kUnitsNamed) text += fmt::format(" and {} more", named - kUnitsNamed);
+  return text;
 }
 
 std::string changed_files(const FileDigests& before, const FileDigests& now) {

@@ -45,6 +45,10 @@ struct CoverageInputs {
 // proves nothing.
 PolicyCoverage policy_coverage(const std::string& policy, const CoverageInputs& inputs);
 
+// "RECEIPT covers 3 of 5 ops as their sources are now, 1 is waived; not: linear", without a
+// verdict.
+std::string coverage_words(const PolicyCoverage& coverage);
+
 // "file a changed, file b is new, file c is gone", at most a few of them; empty when both are
 // equal.
 std::string changed_files(const FileDigests& before, const FileDigests& now);

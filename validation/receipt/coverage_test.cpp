@@ -43,6 +43,24 @@ TEST_F(Coverage, AChangedKernelIsNamed) {
       << "the header is no longer included";
 }
 
+// For people beside another verdict: no verdict of its own.
+TEST_F(Coverage, InWordsItSaysWhatIsCovered) {
+  EXPECT_EQ(coverage_words(judge()), "there is none");
+  add({});
+  const std::string receipt = judge().receipt;
+  EXPECT_EQ(coverage_words(judge()), receipt + " covers 1 of 1 ops as their sources are now");
+  change_kernel();
+  EXPECT_EQ(coverage_words(judge()),
+            receipt + " covers 0 of 1 ops as their sources are now; not: linear");
+  waivers_ = {{"linear", "", "ada", "no GPU at hand", "2026-01-31", "2026-02-01"}};
+  EXPECT_EQ(coverage_words(judge()),
+            receipt + " covers 0 of 1 ops as their sources are now, 1 is waived");
+  PolicyCoverage many{"gpu", "r.json", Verdict::fail, {}, {}};
+  for (int i = 0; i < 11; ++i) many.units.push_back({std::to_string(i), Verdict::fail, ""});
+  EXPECT_NE(coverage_words(many).find("; not: 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"),
+            std::string::npos);
+}
+
 TEST_F(Coverage, AWaiverMakesItMistrusted) {
   change_kernel();
   waivers_ = {{"linear", "", "ada", "no GPU at hand", "2026-01-31", "2026-02-01"}};
