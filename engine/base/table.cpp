@@ -64,6 +64,28 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string escaped(std::string_view text) {
+  std::string result;
+  for_each_character(text, [&](utf8proc_int32_t code_point, std::string_view bytes) {
+    if (code_point == '\n') {
+      result += "\\n";
+    } else if (code_point == '\t') {
+      result += "\\t";
+    } else if (code_point == '\r') {
+      result += "\\r";
+    } else if (code_point == '\\') {
+      result += "\\\\";
+    } else if (code_point < 0) {
+      result += fmt::format("\\x{:02X}", static_cast<unsigned char>(bytes[0]));
+    } else if (upsets_terminal(code_point)) {
+      result += fmt::format("\\u{{{:X}}}", code_point);
+    } else {
+      result += bytes;
+    }
+  });
+  return result;
+}
+
 std::string coloured_verdict(std::string_view word, bool colour) {
   const std::string_view start = colour ? verdict_colour(word) : std::string_view();
   if (start.empty()) return std::string(word);

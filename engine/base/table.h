@@ -16,6 +16,10 @@ int display_width(std::string_view text);
 // by U+FFFD.
 std::string printable(std::string_view text);
 
+// `text` on one line and without loss: what printable() replaces is written out as \n, \t, \r,
+// \u{202E} or, for malformed UTF-8, \xC3, and a backslash is doubled.
+std::string escaped(std::string_view text);
+
 // The word in the colour of its verdict (PASS, SKIPPED, MISTRUSTED, ERROR, FAIL; any other word
 // stays plain).
 std::string coloured_verdict(std::string_view word, bool colour);

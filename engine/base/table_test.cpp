@@ -29,6 +29,15 @@ TEST(Printable, ReplacesWhatCouldUpsetATerminal) {
   EXPECT_EQ(printable("\xc3"), "\ufffd");
 }
 
+TEST(Escaped, WritesOutWhatCouldUpsetATerminal) {
+  EXPECT_EQ(escaped("plain \u6d4b"), "plain \u6d4b");
+  EXPECT_EQ(escaped("a\nb\tc\r"), "a\\nb\\tc\\r");
+  EXPECT_EQ(escaped("a\\n"), "a\\\\n") << "no newline";
+  EXPECT_EQ(escaped("\x1b[31m\u202e\u0085"), "\\u{1B}[31m\\u{202E}\\u{85}");
+  EXPECT_EQ(escaped("\xc3"), "\\xC3");
+  EXPECT_EQ(printable(escaped("\n\x7f\xff")), escaped("\n\x7f\xff"));
+}
+
 TEST(ColouredVerdict, ColoursVerdictsOnly) {
   for (const char* word : {"PASS", "SKIPPED", "MISTRUSTED", "ERROR", "FAIL"}) {
     const std::string text = coloured_verdict(word, true);

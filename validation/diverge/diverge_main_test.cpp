@@ -155,6 +155,20 @@ TEST_F(DivergeEndpoints, TextsAloneAreTheSameOrUndecided) {
             std::string::npos);
 }
 
+// On a terminal a bar says how far it is; elsewhere stderr stays empty.
+TEST_F(DivergeEndpoints, ATerminalIsShownTheProgress) {
+  const FakeEndpoint a(answers(0.1, 0.05, false));
+  const std::string command = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-diverge " + a.url() + " " +
+                              a.url() + " --prompts " + (dir_.path() / "prompts.jsonl").string();
+  const ProcessResult piped = run_process({"/bin/sh", "-c", command});
+  EXPECT_EQ(piped.exit_code, 0) << piped.stderr_text;
+  EXPECT_EQ(piped.stderr_text, "");
+  // script(1) gives its command a terminal.
+  const ProcessResult shown = run_process({"script", "-qec", command, "/dev/null"});
+  EXPECT_NE(shown.stdout_text.find("1 prompts of 1 prompts"), std::string::npos)
+      << shown.stdout_text << shown.stderr_text;
+}
+
 TEST_F(DivergeEndpoints, WhatCannotBeAskedIsAnError) {
   const std::string prompts = (dir_.path() / "prompts.jsonl").string();
   const FakeEndpoint a(answers(1, 1, false));

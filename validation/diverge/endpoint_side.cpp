@@ -1,4 +1,5 @@
 #include "engine/base/error.h"
+#include "engine/base/progress.h"
 #include "validation/diverge/openai_client.h"
 #include "validation/diverge/side.h"
 
@@ -17,8 +18,11 @@ class EndpointSide : public Side {
 
   std::vector<SideRun> run(const std::vector<DivergePrompt>& prompts, int max_tokens) override {
     std::vector<SideRun> runs;
+    Progress progress(url_, prompts.size(), "prompts");
     for (const DivergePrompt& prompt : prompts) {
+      progress.advance(0);
       runs.push_back(client_.complete(prompt, {}, max_tokens, top_));
+      progress.advance();
     }
     return runs;
   }
@@ -26,8 +30,12 @@ class EndpointSide : public Side {
   std::vector<SideRun> follow(const std::vector<DivergePrompt>& prompts,
                               const std::vector<SideRun>& reference) override {
     std::vector<SideRun> runs;
-    for (size_t i = 0; i < prompts.size(); ++i)
+    Progress progress(url_, prompts.size(), "prompts");
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      progress.advance(0);
       runs.push_back(follow_one(prompts[i], reference[i]));
+      progress.advance();
+    }
     return runs;
   }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
+#include "engine/base/progress.h"
 #include "validation/diverge/side.h"
 
 namespace lockstep {
@@ -100,7 +101,7 @@ class ProgramSide : public Side {
       jobs.push_back(std::move(job));
     }
     std::vector<TapMap> maps;
-    for (EngineResult& result : run_engine(engine_, jobs)) {
+    for (EngineResult& result : run_jobs(jobs, "operations of")) {
       maps.push_back(std::move(result.dump.taps));
       keep_fed_rows(static_cast<int64_t>(wanted[maps.size() - 1].forced.size()) - 1, maps.back());
     }
@@ -118,9 +119,19 @@ class ProgramSide : public Side {
     return job;
   }
 
+  // A program answers all at its end: the bar says what is being waited for.
+  std::vector<EngineResult> run_jobs(const std::vector<EngineJob>& jobs, const char* doing) const {
+    const std::string program = std::filesystem::path(engine_.argv[0]).filename();
+    Progress progress(fmt::format("{} {}", doing, program), jobs.size(), "jobs");
+    progress.advance(0);
+    std::vector<EngineResult> results = run_engine(engine_, jobs);
+    progress.advance(jobs.size());
+    return results;
+  }
+
   std::vector<SideRun> runs_of(const std::vector<EngineJob>& jobs) const {
     std::vector<SideRun> runs;
-    for (const EngineResult& result : run_engine(engine_, jobs)) {
+    for (const EngineResult& result : run_jobs(jobs, "running")) {
       SideRun run;
       run.text = result.text;
       for (size_t i = 0; i < result.ids.size(); ++i) {

@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kShownForks = 8;   // a prompt
-constexpr size_t kShownText = 160;  // bytes around the fork
+constexpr size_t kShownText = 160;  // bytes around the fork, and the rest of a character
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --edge: #8884; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -27,8 +27,7 @@ td { vertical-align: top; } pre { white-space: pre-wrap; overflow-wrap: anywhere
 )";
 
 std::string show(const Token& token) {
-  if (token.id >= 0) return std::to_string(token.id);
-  return printable(token.text);
+  return token.id >= 0 ? std::to_string(token.id) : token.text;
 }
 
 std::string verdict_words(const ForkJudgement& judgement) {
@@ -63,19 +62,31 @@ std::string fork_table(const DivergeReport& report, bool colour) {
     for (size_t i = 0; i < std::min(forks.size(), kShownForks); ++i) {
       const ForkStep& fork = *forks[i];
       any = true;
-      table.add_row({prompt.evidence.name, std::to_string(fork.step), show(fork.a), show(fork.b),
-                     fmt::format("{:.4g}", fork.margin_a), fmt::format("{:.4g}", -fork.margin_b),
-                     margins(fork)});
+      table.add_row({prompt.evidence.name, std::to_string(fork.step), escaped(show(fork.a)),
+                     escaped(show(fork.b)), fmt::format("{:.4g}", fork.margin_a),
+                     fmt::format("{:.4g}", -fork.margin_b), margins(fork)});
+    }
+    if (forks.size() > kShownForks) {
+      table.add_row(
+          {fmt::format("{}: and {} more", prompt.evidence.name, forks.size() - kShownForks)});
     }
   }
   return any ? "forks\n" + table.render(colour) : std::string("no forks\n");
 }
 
+bool is_inside_character(const std::string& text, size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+}
+
+// Whole characters around the fork; "..." where the text goes on.
 std::string around(const std::string& text, size_t fork) {
   size_t begin = fork > kShownText / 2 ? fork - kShownText / 2 : 0;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-  return printable(text.substr(begin, fork - begin)) + " | " +
-         printable(text.substr(fork, kShownText / 2));
+  while (begin > 0 && is_inside_character(text, begin)) --begin;
+  size_t end = std::min(text.size(), fork + kShownText / 2);
+  while (is_inside_character(text, end)) ++end;
+  return fmt::format("{}{} | {}{}", begin > 0 ? "..." : "",
+                     escaped(text.substr(begin, fork - begin)),
+                     escaped(text.substr(fork, end - fork)), end < text.size() ? "..." : "");
 }
 
 std::string side_by_side(const PromptDivergence& prompt) {

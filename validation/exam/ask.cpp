@@ -36,8 +36,12 @@ Json chat_of(const Question& question) {
           {"chat_template_kwargs", {{"enable_thinking", false}}}};
 }
 
-// Result lines of a program's jobs, in order.
-std::vector<Json> run_jobs(const ExamTarget& target, const std::vector<Json>& jobs) {
+// Result lines of a program's jobs, in order. It answers all at its end: the bar, called `label`,
+// says what is being waited for.
+std::vector<Json> run_jobs(const ExamTarget& target, const std::vector<Json>& jobs,
+                           const char* label) {
+  Progress progress(label, jobs.size(), "questions");
+  progress.advance(0);
   const TempDir folder;
   std::string lines;
   for (const Json& job : jobs) lines += job.dump() + "\n";
@@ -57,6 +61,7 @@ std::vector<Json> run_jobs(const ExamTarget& target, const std::vector<Json>& jo
     fail_with(ExitCode::could_not_judge, "{}: {} results for {} jobs", argv[0], results.size(),
               jobs.size());
   }
+  progress.advance(jobs.size());
   return results;
 }
 
@@ -69,7 +74,7 @@ std::vector<RawAnswer> ask_program(const ExamTarget& target, const std::vector<Q
                     {"max_tokens", target.max_tokens},
                     {"temperature", 0}});
   }
-  const std::vector<Json> results = run_jobs(target, jobs);
+  const std::vector<Json> results = run_jobs(target, jobs, "exam");
   std::vector<RawAnswer> answers(questions.size());
   for (size_t k = 0; k < order.size(); ++k) {
     try {
@@ -94,6 +99,7 @@ std::vector<RawAnswer> ask_endpoint(const ExamTarget& target,
   std::vector<RawAnswer> answers(questions.size());
   Progress progress("exam", order.size(), "questions");
   for (const size_t i : order) {
+    progress.advance(0);
     const ChatAnswer answer = client.ask(questions[i].text, target.max_tokens);
     answers[i] = {answer.text, answer.finish_reason == "length", answer.completion_tokens,
                   answer.seconds};
@@ -194,7 +200,7 @@ Agreement judge_agreement(const ExamTarget& target, const std::vector<Question>&
                     {"temperature", 0}});
   }
   const LogitGeometry geometry(target.model);
-  const std::vector<Json> results = run_jobs(target, jobs);
+  const std::vector<Json> results = run_jobs(target, jobs, "recorded answers");
   for (size_t k = 0; k < others.size(); ++k) {
     const std::optional<double> sigmas =
         preference_of(target, k, results[k], recorded[k], geometry);

@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json_problem.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/progress.h"
 #include "engine/base/table.h"
 
 namespace lockstep {
@@ -25,10 +26,12 @@ std::string digest_of(const std::string& text) {
 std::vector<ExamItem> judge_all(const std::vector<Question>& questions,
                                 const std::vector<RawAnswer>& answers, const Sandbox& sandbox) {
   std::vector<ExamItem> items;
+  Progress progress("judging", questions.size(), "answers");
   for (size_t i = 0; i < questions.size(); ++i) {
     items.push_back({digest_of(questions[i].text), questions[i].kind, answers[i].text,
                      judge_answer(questions[i], answers[i].text, answers[i].cut, sandbox),
                      answers[i].tokens, answers[i].seconds});
+    progress.advance();
   }
   return items;
 }
