@@ -7,6 +7,7 @@
 #include "validation/compare/json_number.h"
 #include "validation/diverge/diverge.h"
 #include "validation/diverge/drift_class.h"
+#include "validation/gate/page_style.h"
 #include "validation/gate/svg_plot.h"
 
 namespace lockstep {
@@ -15,15 +16,10 @@ namespace {
 constexpr size_t kShownForks = 8;   // a prompt
 constexpr size_t kShownText = 160;  // bytes around the fork, and the rest of a character
 constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --edge: #8884; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--edge); }
-td { vertical-align: top; } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .SAME, .TIE { color: #1a7f37; }
 .DEFECT { color: #cf222e; }
 .UNDECIDED, .MISTRUSTED, .DRIFT { color: #b07800; }
-.fork { background: #cf222e33; }
+.table { white-space: pre; overflow-x: auto; }
 )";
 
 std::string show(const Token& token) {
@@ -182,10 +178,10 @@ std::string diverge_html(const DivergeReport& report) {
       "<title>Divergence: {0}</title><style>{1}{8}</style>\n"
       "<h1>Divergence: <span class='{0}'>{2}</span></h1>\n<p>A: <code>{3}</code><br>B: "
       "<code>{4}</code><br>declared: {5}; logit scale: {6}</p>\n<p>{7}</p>\n",
-      verdict, kStyle, verdict_words(report.judgement), escape_markup(report.label_a),
+      verdict, kPageStyle, verdict_words(report.judgement), escape_markup(report.label_a),
       escape_markup(report.label_b), report.declared, escape_markup(report.scale_source),
-      escape_markup(report.judgement.reason), kPlotStyle);
-  html += "<pre>" + escape_markup(fork_table(report, false)) + "</pre>\n";
+      escape_markup(report.judgement.reason), kStyle);
+  html += "<pre class='table'>" + escape_markup(fork_table(report, false)) + "</pre>\n";
   for (const PromptDivergence& prompt : report.prompts) {
     const size_t fork = common_text(prompt.text_a, prompt.text_b);
     html += fmt::format(

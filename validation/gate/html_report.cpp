@@ -9,6 +9,7 @@
 
 #include "build_identity.h"
 #include "validation/gate/bench_figures.h"
+#include "validation/gate/page_style.h"
 #include "validation/gate/svg_plot.h"
 #include "validation/repro_line.h"
 
@@ -16,16 +17,10 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --edge: #8884; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--edge); vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .85em; overflow-wrap: anywhere; }
 .verdict { font-weight: 600; }
 .PASS { color: #1a7f37; } .SKIPPED, .MISTRUSTED { color: #b07800; } .ERROR, .FAIL { color: #cf222e; }
-td.text { width: 50%; } td pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
-.fork { background: #cf222e33; } .bar { fill: #4878d0; } .spread { stroke: currentColor; }
+td.text { width: 50%; } .bar { fill: #4878d0; } .spread { stroke: currentColor; }
 .limit-mark { color: #cf222e; } .legend span { margin-right: 1rem; white-space: nowrap; font-size: .85em; }
 )";
 
@@ -241,7 +236,7 @@ std::string html_report(const GateReport& report, const ReceiptFacts& facts) {
       "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width'>\n<title>Lockstep gate: {0}</title>\n"
       "<style>{1}{3}</style></head><body>\n<h1>Lockstep gate: {2}</h1>\n",
-      verdict_name(report.verdict), kStyle, verdict_html(report.verdict), kPlotStyle);
+      verdict_name(report.verdict), kPageStyle, verdict_html(report.verdict), kStyle);
   html +=
       facts_table(report, facts) + red_links(report) + "<h2>Checks</h2>\n" + steps_table(report);
   html += ops_section(report.ops);

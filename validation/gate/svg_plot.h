@@ -1,5 +1,5 @@
 // A line plot with a logarithmic axis as inline SVG: relative L2 along the network, against the
-// limit.
+// limit. Its classes are those of page_style.h.
 #pragma once
 
 #include <string>
@@ -13,13 +13,6 @@ struct PlotLine {
   std::vector<double> values;
   bool is_limit = false;  // drawn dashed
 };
-
-// The rules of a page's style sheet that plots need; --edge is the page's colour of fine lines.
-inline constexpr const char* kPlotStyle = R"(
-svg { width: 100%; height: auto; }
-.grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
-.line, .limit { fill: none; stroke-width: 1.5; } .limit { stroke: #cf222e; stroke-dasharray: 6 4; }
-)";
 
 // `columns` labels the x axis. Text is escaped here.
 std::string svg_line_plot(const std::vector<std::string>& columns,
