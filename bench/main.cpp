@@ -26,7 +26,8 @@ void add_without_kernels(CLI::App& app, const std::string& name) {
 
 int main(int argc, char** argv) {
   return lockstep::run_main("lockstep-bench", [&] {
-    CLI::App app("Benchmarks");
+    CLI::App app("How fast ops, engine and proxy are, beside what this machine could do",
+                 "lockstep bench");
     app.require_subcommand(1);
     int exit_code = 0;
     lockstep::add_cpu_command(app, exit_code);

@@ -19,7 +19,10 @@ std::string read_text(const std::string& path) {
 
 int main(int argc, char** argv) {
   return lockstep::run_main("lockstep-sass-gate", [&] {
-    CLI::App app("Judges compiled kernels by what cuobjdump prints about them");
+    CLI::App app(
+        "Judges the machine code of compiled kernels (registers, spills, instructions) by what "
+        "cuobjdump prints, against a baseline; ci/lanes/sm70.sh starts it",
+        "lockstep sass-gate");
     std::string dump;
     std::string baseline;
     bool update = false;

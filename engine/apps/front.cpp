@@ -27,21 +27,25 @@ struct Command {
   std::string_view summary;
 };
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 22> kCommands = {{
     {"acceptance", "share of drafts that are taken, against a baseline"},
-    {"bench", "seeded benchmark of an endpoint, a binary or single kernels"},
-    {"compare", "layer by layer against the oracle, or one dump against another"},
+    {"bench", "how fast ops, engine and proxy are, beside what this machine could do"},
+    {"bench-ablate", "times CUDA kernels that leave a part of their work out"},
+    {"bench-ops", "times single CPU ops, for who changes one"},
+    {"compare", "engine or dump against the oracle, or two dumps, layer by layer"},
     {"diverge", "greedy divergence between two engines: TIE, DRIFT or DEFECT"},
     {"exam", "300 questions, paired with an earlier run"},
     {"fault", "run the fault campaign"},
     {"gate", "the main job: all that a change must pass; receipt and HTML report"},
     {"generate", "one prompt to text, or a file of jobs"},
+    {"ops-exact", "integer-exact answers of the CUDA ops, for receipts"},
     {"postmortem", "explain a lockstep failure"},
     {"probe", "is this card worth keeping: hardware acceptance"},
     {"rank", "one rank; with --tp 1 a complete single-card server"},
-    {"receipt", "show, verify or compare receipts"},
+    {"receipt", "show a receipt, diff two, or verify that they cover the sources"},
     {"render", "show a rendered chat template"},
     {"replay", "run a request log again and compare digests"},
+    {"sass-gate", "judge the machine code of compiled kernels against a baseline"},
     {"serve", "two ranks and the proxy: OpenAI and Anthropic APIs"},
     {"smoke", "the serving scenarios against an endpoint"},
     {"tokenize", "ids of texts"},

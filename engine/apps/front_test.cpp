@@ -48,12 +48,31 @@ TEST_F(Front, PassesArgumentsAndExitCode) {
 TEST_F(Front, HelpListsWhatIsThere) {
   const ProcessResult result = front({"--help"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_NE(result.stdout_text.find("compare      layer by layer"), std::string::npos);
+  EXPECT_NE(result.stdout_text.find("compare      engine or dump"), std::string::npos);
   EXPECT_EQ(result.stdout_text.find("gate "), std::string::npos);
   EXPECT_EQ(result.stdout_text.find("rank-faulty"), std::string::npos);
   EXPECT_EQ(result.stdout_text.find("notes"), std::string::npos);
   EXPECT_EQ(front({}).exit_code, 2);
   EXPECT_EQ(front({"--version"}).exit_code, 0);
+}
+
+// Of all programs of this build.
+TEST(FrontHelp, SaysOfEveryProgramWhatItIs) {
+  const std::string bin = LOCKSTEP_BIN_DIR;
+  const std::string help = run_process({bin + "/lockstep", "--help"}).stdout_text;
+  size_t n_listed = 0;
+  for (const auto& entry : fs::directory_iterator(bin)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("lockstep-") || name == "lockstep-rank-faulty") continue;
+    const std::string line = "\n  " + name.substr(9) + " ";
+    const size_t at = help.find(line);
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::string rest =
+        help.substr(at + line.size(), help.find('\n', at + 1) - at - line.size());
+    EXPECT_NE(rest.find_first_not_of(' '), std::string::npos) << name << " has no description";
+    ++n_listed;
+  }
+  EXPECT_GE(n_listed, 3u);
 }
 
 TEST_F(Front, UnknownCommandsAreUsageErrors) {

@@ -187,7 +187,11 @@ int answer(const Arguments& arguments) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Answers the integer-exact cases of the CUDA ops", "lockstep ops-exact");
+  CLI::App app(
+      "Answers the integer-exact cases of the CUDA ops: bits that a card and the formula must "
+      "share. "
+      "'gate' and 'receipt verify' start it",
+      "lockstep ops-exact");
   Arguments arguments;
   app.add_option("--backend", arguments.backend, "cpu (the formula) or cuda (the kernels)")
       ->check(CLI::IsMember({"cpu", "cuda"}))

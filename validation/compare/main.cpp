@@ -162,8 +162,10 @@ int compare_engine(const Arguments& arguments) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Compare the engine with an oracle, layer by layer and token by token",
-               "lockstep compare"};
+  CLI::App app{
+      "Compare the engine or a dump with an oracle, or two dumps, layer by layer and token by "
+      "token",
+      "lockstep compare"};
   Arguments arguments;
   add_options(app, arguments);
   if (const auto ended = parse_command_line(app, argc, argv)) return *ended;
