@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "engine/base/cli.h"
-#include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/text/chat_request.h"
 
@@ -27,8 +26,7 @@ int render(const Options& options) {
   const int64_t now = options.now_unix_s >= 0
                           ? options.now_unix_s
                           : std::chrono::duration_cast<std::chrono::seconds>(clock).count();
-  std::cout << render_chat(chat_template, body, now) << std::flush;
-  if (!std::cout) fail("standard output: cannot be written");
+  std::cout << render_chat(chat_template, body, now);
   return 0;
 }
 

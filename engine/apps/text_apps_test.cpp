@@ -97,6 +97,19 @@ TEST_F(TextApps, BadInputIsOneLineAndExitOne) {
                   1, "chat_template.jinja: line");
 }
 
+TEST_F(TextApps, WhatCannotBeWrittenIsAnError) {
+  const std::string chat = file("c.json", R"({"messages": [{"role": "user", "content": "hi"}]})");
+  const std::string text = file("t.jsonl", "{\"text\": \"hi\"}\n");
+  for (const std::string& command : {"/lockstep-render --model " + kModel + " --chat " + chat,
+                                     "/lockstep-tokenize --model " + kModel + " --jsonl " + text}) {
+    expect_one_line(run_process({"/bin/sh", "-c", kBin + command + " > /dev/full"}), 1,
+                    "standard output: No space left on device");
+    expect_one_line(run_process({"/bin/sh", "-c", kBin + command + " >&-"}), 1,
+                    "standard output: ");
+    EXPECT_EQ(run_process({"/bin/sh", "-c", kBin + command}).exit_code, 0) << command;
+  }
+}
+
 TEST_F(TextApps, FlagsFollowTheConventions) {
   for (const char* name : {"/lockstep-tokenize", "/lockstep-render"}) {
     const ProcessResult help = run_process({kBin + name, "--help"});

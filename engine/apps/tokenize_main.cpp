@@ -42,8 +42,6 @@ int tokenize(const Options& options) {
     std::cout << out.dump() << '\n';
   }
   if (input.bad()) fail("{}: cannot be read", options.jsonl);
-  std::cout.flush();
-  if (!std::cout) fail("standard output: cannot be written");
   return 0;
 }
 

@@ -17,13 +17,23 @@
 
 namespace lockstep {
 
+namespace {
+
+// A write that failed on the way has left its mark, whatever became of the bytes behind it.
+void finish_stdout() {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return;
+  fail("standard output: {}", errno != 0 ? std::strerror(errno) : "could not be written");
+}
+
+}  // namespace
+
 int run_main(const char* program, const std::function<int()>& body) {
   ::signal(SIGPIPE, SIG_IGN);
   try {
     const int code = body();
-    if (code == 0 && std::fflush(stdout) != 0) {
-      fail("standard output: {}", std::strerror(errno));
-    }
+    if (code == 0) finish_stdout();
     return code;
   } catch (const Error& error) {
     fmt::print(stderr, "{}: {}\n", program, error.what());

@@ -11,8 +11,8 @@ class App;
 namespace lockstep {
 
 // Runs `body` and turns an Error into one line on stderr ("PROGRAM: message") and its exit code;
-// any other exception becomes exit 1 the same way. Ignores SIGPIPE: a closed pipe is an error, not
-// a death.
+// any other exception becomes exit 1 the same way. So does a success whose standard output could
+// not be written. Ignores SIGPIPE: a closed pipe is an error, not a death.
 int run_main(const char* program, const std::function<int()>& body);
 
 // Reads the command line into `app`. An exit code when the program ends here: 0 after --help, usage
