@@ -4,6 +4,7 @@
 
 #include <cctype>
 
+#include "engine/base/mapped_file.h"
 #include "engine/base/process.h"
 
 namespace lockstep {
@@ -32,6 +33,25 @@ TEST_P(EntryPoint, RefusesAnUnknownOptionByName) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.stdout_text, "");
   EXPECT_NE(result.stderr_text.find("--no-such-option"), std::string::npos) << result.stderr_text;
+}
+
+// What ./run builds: programs, and no test.
+TEST(Run, BuildsTheProgramsAlone) {
+  const std::string root = LOCKSTEP_SOURCE_DIR;
+  EXPECT_NE(read_text_file(root + "/run").find("build.sh\" cpu --target lockstep_tree\n"),
+            std::string::npos);
+  const std::string build = std::string(LOCKSTEP_BIN_DIR) + "/..";
+  if (read_text_file(build + "/CMakeCache.txt").find("LOCKSTEP_CUDA:BOOL=ON") != std::string::npos)
+    GTEST_SKIP() << "the tree of a CUDA build holds the tests of ops";
+  const ProcessResult inputs = run_process({"ninja", "-C", build, "-t", "inputs", "lockstep_tree"});
+  ASSERT_EQ(inputs.exit_code, 0) << inputs.stderr_text;
+  for (const char* program : {"bin/lockstep\n", "bin/lockstep-gate\n", "bin/lockstep-generate\n",
+                              "bin/lockstep-rank-faulty\n", "bin/lockstep-weights\n"}) {
+    EXPECT_NE(inputs.stdout_text.find(program), std::string::npos) << program;
+  }
+  for (const char* test : {"_test", "gtest", "_replay", "bench-ops"}) {
+    EXPECT_EQ(inputs.stdout_text.find(test), std::string::npos) << test;
+  }
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& tested) {
