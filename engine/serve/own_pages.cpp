@@ -182,7 +182,9 @@ Task<RankReply> OwnPages::status() const {
                                  {"seconds", seconds_since(exchange->arrived)}});
   }
   for (int rank = 0; rank < flags_.run.n_ranks; ++rank) {
-    const Json own = Json::parse(watch_.status_json(rank), nullptr, false);
+    const RankWatch::Sample& sample = watch_.sample(rank);
+    Json own = Json::parse(sample.json, nullptr, false);
+    if (own.is_object()) own["age_s"] = seconds_since(sample.taken);
     json["ranks"].push_back(own.is_object() ? own : Json());
   }
   for (const Halt& halt : pair_.halts()) json["halts"].push_back(halt_json(halt));

@@ -21,7 +21,7 @@ namespace lockstep::serve {
 struct RankPairOptions {
   std::string program;                        // of a rank
   std::vector<std::string> arguments;         // of every rank, from `serve` on
-  std::vector<std::string> engine_arguments;  // those of them that 'lockstep generate' takes too
+  std::vector<std::string> engine_arguments;  // for 'lockstep generate', from any folder
   int n_ranks = 2;
   std::filesystem::path halt_dir;  // each start gets a folder in it
   // Sees each line of a rank's log and returns what of it the server's own log gets.

@@ -40,18 +40,18 @@ RankWatch::RankWatch(asio::io_context& io, Dispatcher& dispatcher, Clock::durati
       deadline_(deadline),
       interval_(poll_interval(deadline)),
       on_stall_(std::move(on_stall)),
-      status_json_(static_cast<size_t>(n_ranks)) {}
+      samples_(static_cast<size_t>(n_ranks)) {}
 
-const std::string& RankWatch::status_json(int rank) const {
-  return status_json_.at(static_cast<size_t>(rank));
+const RankWatch::Sample& RankWatch::sample(int rank) const {
+  return samples_.at(static_cast<size_t>(rank));
 }
 
 void RankWatch::watch() {
   const auto endpoints = dispatcher_.endpoints();
-  const int n_ranks = static_cast<int>(status_json_.size());
+  const int n_ranks = static_cast<int>(samples_.size());
   const auto progress = std::make_shared<ProgressWatch>(deadline_, n_ranks, Clock::now());
   for (int rank = 0; rank < n_ranks; ++rank) {
-    status_json_[static_cast<size_t>(rank)].clear();
+    samples_[static_cast<size_t>(rank)] = {};
     spawn(io_, poll(endpoints, rank, progress));
   }
   spawn(io_, judge(endpoints, progress));
@@ -67,7 +67,7 @@ Task<> RankWatch::poll(std::shared_ptr<const RankEndpoints> endpoints, int rank,
       if (const auto status = parse_rank_status(reply->body)) {
         progress->report(rank, status->round, Clock::now());
         note_phases(*status, dispatcher_);
-        status_json_[static_cast<size_t>(rank)] = reply->body;
+        samples_[static_cast<size_t>(rank)] = {reply->body, Clock::now()};
       }
     }
     co_await sleep_for(io_, interval_);

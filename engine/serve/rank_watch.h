@@ -24,8 +24,13 @@ class RankWatch {
   // Watches the ranks that the dispatcher now has, until it has others or none.
   void watch();
 
-  // The last answer of GET /lockstep/status; empty when there is none.
-  const std::string& status_json(int rank) const;
+  // The last answer of GET /lockstep/status, empty when there is none, and when it came: ranks are
+  // asked one by one.
+  struct Sample {
+    std::string json;
+    Clock::time_point taken;
+  };
+  const Sample& sample(int rank) const;
 
  private:
   Task<> poll(std::shared_ptr<const RankEndpoints> endpoints, int rank,
@@ -39,7 +44,7 @@ class RankWatch {
   const Clock::duration deadline_;
   const Clock::duration interval_;
   const OnStall on_stall_;
-  std::vector<std::string> status_json_;
+  std::vector<Sample> samples_;
 };
 
 }  // namespace lockstep::serve

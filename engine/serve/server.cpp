@@ -41,6 +41,24 @@ fs::path halt_dir_of(const ServeFlags& flags) {
   return fs::temp_directory_path() / fmt::format("lockstep-halts-{}", ::getuid());
 }
 
+// An existing path from any folder, and where a link led at the time; anything else as it is: a
+// synthetic model, a number of vocabulary rows.
+std::string from_anywhere(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return path;
+  const fs::path whole = fs::weakly_canonical(path, error);
+  return error ? path : whole.string();
+}
+
+// Those of 'lockstep generate' that run the same engine later, for a postmortem.
+std::vector<std::string> engine_arguments(RunFlags flags) {
+  const bool rows = flags.draft_vocab.find_first_not_of("0123456789") == std::string::npos;
+  flags.model_dir = from_anywhere(flags.model_dir);
+  flags.shards_dir = from_anywhere(flags.shards_dir);
+  if (!rows) flags.draft_vocab = from_anywhere(flags.draft_vocab);
+  return run_arguments(flags);
+}
+
 RankPairOptions pair_options(const ServeFlags& flags, Recorder* recorder) {
   RankPairOptions options;
   if (recorder != nullptr) {
@@ -51,8 +69,8 @@ RankPairOptions pair_options(const ServeFlags& flags, Recorder* recorder) {
   const char* program = flags.run.fault.empty() ? "lockstep-rank" : "lockstep-rank-faulty";
   options.program =
       flags.rank_program.empty() ? sibling_program(program).string() : flags.rank_program;
-  options.engine_arguments = run_arguments(flags.run);
-  options.arguments = options.engine_arguments;
+  options.engine_arguments = engine_arguments(flags.run);
+  options.arguments = run_arguments(flags.run);
   options.arguments.insert(options.arguments.begin(), "serve");
   if (!flags.model_id.empty()) options.arguments.push_back("--model-id=" + flags.model_id);
   if (flags.strict_model) options.arguments.push_back("--strict-model");

@@ -2,6 +2,7 @@
 #include <gtest/gtest-spi.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -224,12 +225,19 @@ TEST_F(ProxyTest, QueuedRequestsSurviveARestart) {
 }
 
 TEST_F(ProxyTest, AHaltLeavesWhatAPostmortemNeeds) {
-  start();
+  start({"--shards=.", "--draft-vocab=7"}, true, ".");
   server().ask(R"({"n":6,"fault":{"rank":1,"at":"decode","do":"exit"}})");
   ASSERT_TRUE(logged("\"event\":\"halt\""));
   const fs::path folder = fs::path(server().halt_dir()) / fmt::format("{}-1", server().pid());
   const Json halt = Json::parse(read_text_file(folder / "halt.json"));
   EXPECT_EQ(halt["exit_code"], 70);
+  // From whatever folder the postmortem is started.
+  const std::string here = fs::canonical(".").string();
+  const auto arguments = halt["engine_arguments"].get<std::vector<std::string>>();
+  for (const std::string& argument :
+       {"--model=" + here, "--shards=" + here, std::string("--draft-vocab=7")}) {
+    EXPECT_NE(std::ranges::find(arguments, argument), arguments.end()) << argument;
+  }
   const Json request = Json::parse(read_text_file(folder / "requests.jsonl"));
   EXPECT_EQ(request["sequence"], 1);
   EXPECT_EQ(Json::parse(request["body"].get<std::string>())["n"], 6);

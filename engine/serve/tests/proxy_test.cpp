@@ -146,6 +146,20 @@ TEST_F(ProxyTest, TheQueueKeepsOrderAndHasAnEnd) {
 // A client that leaves is noticed wherever its request is, and cancelled on both ranks.
 class Leaving : public ProxyTest, public ::testing::WithParamInterface<const char*> {};
 
+// The proxy asks the ranks in turn: what it shows of two of them is of two moments.
+TEST_F(ProxyTest, TheStatusSaysHowOldTheStateOfEachRankIs) {
+  start();
+  Json status;
+  ASSERT_TRUE(eventually([&] {
+    status = Json::parse(server().get("/lockstep/status"));
+    return status["ranks"][0].is_object() && status["ranks"][1].is_object();
+  }));
+  for (const Json& rank : status["ranks"]) {
+    EXPECT_GE(rank["age_s"].get<double>(), 0.0);
+    EXPECT_LE(rank["age_s"].get<double>(), status["uptime_s"].get<double>() + 1);
+  }
+}
+
 TEST_P(Leaving, IsNoticedWithTheRanks) {
   start();
   {
