@@ -46,11 +46,6 @@ CheckpointIndex::CheckpointIndex(const fs::path& path) : label_(path.string()) {
            name);
     }
   }
-  if (!json.contains("metadata") || !json["metadata"].is_object()) return;
-  const auto total = json["metadata"].find("total_size");
-  if (total == json["metadata"].end()) return;
-  if (!total->is_number()) fail("{}: metadata.total_size must be a number", label_);
-  total_size_ = total->get<double>();
 }
 
 std::set<std::string> CheckpointIndex::files() const {
@@ -68,7 +63,6 @@ void CheckpointIndex::check(const Files& files) const {
            tensor.name, name_of(*file));
     }
   }
-  check_total_size(files);
 }
 
 void CheckpointIndex::check_listed(const Files& files) const {
@@ -83,19 +77,6 @@ void CheckpointIndex::check_listed(const Files& files) const {
     fail("{}: lists tensor {} in {}, but {} holds it: fetch the checkpoint again", label_,
          entry.name, entry.file, place->second);
   }
-}
-
-void CheckpointIndex::check_total_size(const Files& files) const {
-  int64_t n_bytes = 0;
-  for (const auto& file : files) {
-    for (const TensorInfo& tensor : file->tensors()) n_bytes += tensor.n_bytes();
-  }
-  if (!total_size_ || *total_size_ == static_cast<double>(n_bytes)) return;
-  fail(
-      "{}: metadata.total_size is {:.0f}, the tensors have {} bytes: fetch the checkpoint again, "
-      "or "
-      "take total_size out if whoever made it never kept it right",
-      label_, *total_size_, n_bytes);
 }
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
 // model.safetensors.index.json: which file of a checkpoint holds which tensor. It is believed only
-// where the files agree with it.
+// where the files agree with it. Its metadata is not read: what exporters wrote as total_size is
+// often wrong, and the files say how large they are.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ class CheckpointIndex {
   std::set<std::string> files() const;
 
   // Throws Error that names the tensor unless these files hold exactly the listed tensors, each
-  // where the index says, and as many bytes as it says.
+  // where the index says.
   void check(const std::vector<std::unique_ptr<SafetensorsFile>>& files) const;
 
  private:
@@ -33,11 +33,9 @@ class CheckpointIndex {
   };
 
   void check_listed(const std::vector<std::unique_ptr<SafetensorsFile>>& files) const;
-  void check_total_size(const std::vector<std::unique_ptr<SafetensorsFile>>& files) const;
 
   std::string label_;
   std::map<std::string, Entry> entries_;  // by canonical name
-  std::optional<double> total_size_;      // some exporters write it with a decimal point
 };
 
 }  // namespace lockstep

@@ -106,25 +106,6 @@ TEST(Checkpoint, RefusesAnIndexThatItsFilesContradict) {
   refuse(twice, {"norm.weight", "twice"});
 }
 
-TEST(Checkpoint, RefusesAWrongTotalSize) {
-  const TestDir dir;
-  write_tensors(dir / "a.safetensors", {"lm_head.weight", "mtp.fc.weight"}, 1);
-  const auto with = [&](const nlohmann::json& total_size) {
-    const nlohmann::json index = {
-        {"metadata", {{"total_size", total_size}}},
-        {"weight_map", {{"lm_head.weight", "a.safetensors"}, {"mtp.fc.weight", "a.safetensors"}}}};
-    write_file_atomically(dir / "model.safetensors.index.json", index.dump());
-  };
-  for (const nlohmann::json& right : {nlohmann::json(16), nlohmann::json(16.0)}) {
-    with(right);
-    EXPECT_EQ(Checkpoint(dir.path()).n_bytes(), 16);
-  }
-  with(17);
-  expect_error([&] { Checkpoint{dir.path()}; }, {"total_size is 17", "16 bytes"});
-  with("16");
-  expect_error([&] { Checkpoint{dir.path()}; }, {"total_size must be a number"});
-}
-
 TEST(Checkpoint, RefusesATensorThatIsThereTwice) {
   const TestDir dir;
   write_tensors(dir / "a.safetensors", {"model.norm.weight"}, 1);
