@@ -22,9 +22,10 @@ std::string problem_of(const std::function<void()>& body) {
 TEST(JsonProblem, SaysInPlainWordsWhatTheLibraryFound) {
   const Json object = {{"name", 7}, {"list", {1}}};
   const std::pair<std::function<void()>, const char*> rows[] = {
-      {[] { return void(Json::parse("{x")); }, "not valid JSON at column 2"},
-      {[] { return void(Json::parse("{\n\"a\": 1,\n]")); }, "not valid JSON at line 3, column 1"},
-      {[] { return void(Json::parse("")); }, "not valid JSON at column 1"},
+      {[] { const Json json = Json::parse("{x"); }, "not valid JSON at column 2"},
+      {[] { const Json json = Json::parse("{\n\"a\": 1,\n]"); },
+       "not valid JSON at line 3, column 1"},
+      {[] { const Json json = Json::parse(""); }, "not valid JSON at column 1"},
       {[&] { return void(object.at("q")); }, "'q' is missing"},
       {[&] { return void(object.at("name").get<std::string>()); },
        "a value must be string, but is number"},
