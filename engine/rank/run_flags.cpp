@@ -29,6 +29,15 @@ std::string positions_or_auto(std::string& text) {
   return fmt::format("'{}': say auto or a number of positions from 1 to {}", text, kMaxPositions);
 }
 
+// Over what each request says for itself.
+void add_request_options(CLI::App& app, RunFlags& flags) {
+  app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--temperature", flags.temperature, "0 is greedy")->check(number_in(0.0, 100.0));
+  app.add_option("--seed", flags.seed, "Seed of sampling");
+  app.add_flag("--ignore-eos", flags.ignore_eos, "Run on through end-of-turn");
+}
+
 }  // namespace
 
 void add_run_options(CLI::App& app, RunFlags& flags) {
@@ -98,11 +107,7 @@ void add_run_options(CLI::App& app, RunFlags& flags) {
       "--fault", flags.fault,
       "Plant a fault: NAME[@layer=L,rank=R,round=N], with those selectors that 'lockstep "
       "fault --list' says for NAME");
-  app.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  app.add_option("--temperature", flags.temperature, "0 is greedy")->check(number_in(0.0, 100.0));
-  app.add_option("--seed", flags.seed, "Seed of sampling");
-  app.add_flag("--ignore-eos", flags.ignore_eos, "Run on through end-of-turn");
+  add_request_options(app, flags);
 }
 
 void refuse_request_flags(const RunFlags& flags) {
