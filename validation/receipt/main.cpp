@@ -65,7 +65,8 @@ CoverageInputs coverage_inputs(Arguments& arguments) {
 
 int verify(Arguments& arguments) {
   if (!fs::is_directory(arguments.receipts)) {
-    fail("{}: is no folder: name one with receipts, as ci/receipts", arguments.receipts.string());
+    fail("{}: {}: name a folder of receipts, as ci/receipts", arguments.receipts.string(),
+         fs::exists(arguments.receipts) ? "is no folder" : "does not exist");
   }
   const CoverageInputs inputs = coverage_inputs(arguments);
   Verdict verdict = Verdict::pass;

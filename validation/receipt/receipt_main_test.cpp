@@ -65,7 +65,8 @@ TEST_F(ReceiptMain, VerifySaysThatThereIsNoSuchFolder) {
   const ProcessResult result = run({"verify", "/nonexistent", "--source", tree_.root().string()});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.stdout_text, "");
-  EXPECT_NE(result.stderr_text.find("/nonexistent: is no folder"), std::string::npos)
+  EXPECT_NE(result.stderr_text.find("/nonexistent: does not exist: name a folder"),
+            std::string::npos)
       << result.stderr_text;
 }
 
