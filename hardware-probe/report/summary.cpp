@@ -141,13 +141,25 @@ const Doubt kDoubts[] = {{Status::fail, {"failed", "不通过"}},
                          {Status::inconclusive, {"is unclear", "不确定"}},
                          {Status::warn, {"has a note", "有备注"}}};
 
+bool found(const std::vector<Finding>& findings, const Finding& of, Status status) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    return finding.check == of.check && finding.target == of.target && finding.status == status;
+  });
+}
+
+// Of which a check says this, and nothing graver.
 std::string targets_of(const std::vector<Finding>& findings, const std::string& check,
                        Status status) {
   std::vector<std::string> targets;
   for (const Finding& finding : findings) {
     if (finding.check != check || finding.status != status) continue;
-    if (std::find(targets.begin(), targets.end(), finding.target) == targets.end())
-      targets.push_back(finding.target);
+    const auto graver =
+        std::find_if(std::begin(kDoubts), std::end(kDoubts), [&](const Doubt& doubt) {
+          return doubt.status == status || found(findings, finding, doubt.status);
+        });
+    const bool gravest = graver->status == status;
+    const bool listed = std::find(targets.begin(), targets.end(), finding.target) != targets.end();
+    if (gravest && !listed) targets.push_back(finding.target);
   }
   return fmt::format("{}", fmt::join(targets, ", "));
 }

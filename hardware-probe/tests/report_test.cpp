@@ -234,6 +234,13 @@ TEST(Ranking, NamesEveryFindingAgainstItsLines) {
   }
 }
 
+// Of one check on one card the gravest finding, once.
+TEST(Ranking, NamesTheGravestFindingOfACheck) {
+  const std::vector<Text> lines = judge_sim("V100-SXM2-32GB,throttle", Mode::standard).ranking;
+  EXPECT_NE(lines[1].en.find("But C17 failed (gpu1); C18 failed (gpu1)."), std::string::npos)
+      << lines[1].en;
+}
+
 TEST(Ranking, ACardThatWasNotMeasuredIsNoSlowCard) {
   Observations seen = observe_sim("V100-SXM2-32GB", Mode::quick);
   seen.gpus[0].memory_bandwidth.reset();

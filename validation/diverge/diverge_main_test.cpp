@@ -163,8 +163,9 @@ TEST_F(DivergeEndpoints, ATerminalIsShownTheProgress) {
   const ProcessResult piped = run_process({"/bin/sh", "-c", command});
   EXPECT_EQ(piped.exit_code, 0) << piped.stderr_text;
   EXPECT_EQ(piped.stderr_text, "");
-  // script(1) gives its command a terminal.
-  const ProcessResult shown = run_process({"script", "-qec", command, "/dev/null"});
+  // script(1) gives its command a terminal; it shows nothing without an input of its own.
+  const ProcessResult shown =
+      run_process({"/bin/sh", "-c", "script -qec \"$0\" /dev/null < /dev/null", command});
   EXPECT_NE(shown.stdout_text.find("1 prompts of 1 prompts"), std::string::npos)
       << shown.stdout_text << shown.stderr_text;
 }
