@@ -53,6 +53,7 @@ std::string fork_table(const DivergeReport& report, bool colour) {
                {"margin B", Align::right},
                {"drift", Align::right}});
   bool any = false;
+  std::string more;
   for (const PromptDivergence& prompt : report.prompts) {
     const auto forks = forks_of(prompt.evidence);
     for (size_t i = 0; i < std::min(forks.size(), kShownForks); ++i) {
@@ -63,11 +64,11 @@ std::string fork_table(const DivergeReport& report, bool colour) {
                      fmt::format("{:.4g}", -fork.margin_b), margins(fork)});
     }
     if (forks.size() > kShownForks) {
-      table.add_row(
-          {fmt::format("{}: and {} more", prompt.evidence.name, forks.size() - kShownForks)});
+      more += fmt::format("{}: and {} more\n", printable(prompt.evidence.name),
+                          forks.size() - kShownForks);
     }
   }
-  return any ? "forks\n" + table.render(colour) : std::string("no forks\n");
+  return any ? "forks\n" + table.render(colour) + more : std::string("no forks\n");
 }
 
 bool is_inside_character(const std::string& text, size_t at) {

@@ -16,7 +16,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 code { font-size: .85em; overflow-wrap: anywhere; }
 @media (max-width: 48rem) {
   table { display: block; overflow-x: auto; }
-  td:last-child { min-width: 14rem; }
+  td:nth-child(n + 3):last-child { min-width: 14rem; }
 }
 svg { width: 100%; height: auto; }
 .grid { stroke: var(--edge); } .tick { font-size: 10px; fill: currentColor; }
