@@ -11,6 +11,7 @@
 #include <boost/process/extend.hpp>
 #include <boost/process/posix.hpp>
 #include <future>
+#include <string_view>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -21,12 +22,32 @@ namespace {
 namespace bp = boost::process;
 using Clock = std::chrono::steady_clock;
 
-bp::environment environment_with(const std::map<std::string, std::string>& extra) {
-  bp::native_environment native = boost::this_process::environment();
-  bp::environment result(native);
-  for (const auto& [name, value] : extra) result[name] = value;
-  return result;
-}
+// What a child sees: this process's environment, with `extra` in place of what has the same name.
+// Not Boost's: its search for a name reads past the end of shorter entries.
+class ChildEnvironment {
+ public:
+  explicit ChildEnvironment(const std::map<std::string, std::string>& extra) {
+    for (char** entry = ::environ; *entry != nullptr; ++entry) {
+      const std::string_view text = *entry;
+      if (extra.count(std::string(text.substr(0, text.find('=')))) == 0)
+        entries_.emplace_back(text);
+    }
+    for (const auto& [name, value] : extra) entries_.push_back(name + "=" + value);
+    for (std::string& entry : entries_) pointers_.push_back(entry.data());
+    pointers_.push_back(nullptr);
+  }
+  ChildEnvironment(const ChildEnvironment&) = delete;
+  ChildEnvironment& operator=(const ChildEnvironment&) = delete;
+
+  // For a child that starts while this object lives.
+  auto setup() {
+    return bp::extend::on_setup([this](auto& executor) { executor.env = pointers_.data(); });
+  }
+
+ private:
+  std::vector<std::string> entries_;
+  std::vector<char*> pointers_;  // into entries_
+};
 
 std::string executable_path(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
@@ -83,10 +104,11 @@ ProcessResult run_process(const std::vector<std::string>& argv, std::chrono::mil
   std::future<std::string> out;
   std::future<std::string> err;
   ProcessResult result;
+  ChildEnvironment environment(extra_environment);
   try {
     bp::child child(executable_path(argv[0]), bp::args(arguments_of(argv)), bp::std_in.close(),
-                    bp::std_out > out, bp::std_err > err, environment_with(extra_environment),
-                    kCleanStart, kOwnGroup, context);
+                    bp::std_out > out, bp::std_err > err, environment.setup(), kCleanStart,
+                    kOwnGroup, context);
     context.run_until(deadline);
     // The pipes may be closed while the child still runs, or the other way round.
     if (!context.stopped() || !ended_before(child, deadline)) {
@@ -116,9 +138,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv,
                            const std::map<std::string, std::string>& extra_environment)
     : state_(std::make_unique<State>()) {
   LOCKSTEP_CHECK(!argv.empty());
+  ChildEnvironment environment(extra_environment);
   try {
     state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
-                              environment_with(extra_environment), kCleanStart, kEndsWithParent);
+                              environment.setup(), kCleanStart, kEndsWithParent);
   } catch (const bp::process_error& error) {
     fail("cannot start {}: {}", argv[0], error.code().message());
   }
@@ -129,11 +152,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv,
                            Outputs outputs)
     : state_(std::make_unique<State>()) {
   LOCKSTEP_CHECK(!argv.empty());
+  ChildEnvironment environment(extra_environment);
   try {
     state_->child = bp::child(executable_path(argv[0]), bp::args(arguments_of(argv)),
                               bp::std_in < bp::null, bp::posix::fd.bind(1, outputs.stdout_fd),
-                              bp::posix::fd.bind(2, outputs.stderr_fd),
-                              environment_with(extra_environment), kCleanStart, kOwnGroup);
+                              bp::posix::fd.bind(2, outputs.stderr_fd), environment.setup(),
+                              kCleanStart, kOwnGroup);
   } catch (const bp::process_error& error) {
     fail("cannot start {}: {}", argv[0], error.code().message());
   }

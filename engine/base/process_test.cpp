@@ -97,6 +97,9 @@ TEST(RunProcess, EnvironmentIsExtended) {
             {{"LOCKSTEP_TEST_A", "one two"}, {"LOCKSTEP_TEST_B", ""}});
   EXPECT_EQ(result.stdout_text, "one two--path\n");
   EXPECT_EQ(::getenv("LOCKSTEP_TEST_A"), nullptr);
+  const ProcessResult replaced =
+      shell("env | grep ^HOME=", kLong, {{"HOME", "elsewhere"}, {"HOM", "x"}});
+  EXPECT_EQ(replaced.stdout_text, "HOME=elsewhere\n");
 }
 
 TEST(RunProcess, StdinIsClosed) {
