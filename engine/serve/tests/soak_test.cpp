@@ -104,7 +104,8 @@ TEST_F(Soak, NothingIsLostNothingGrowsNothingChanges) {
     const Json now = status();
     return now["ranks"][0]["round"] == now["ranks"][1]["round"] && now["ranks"][0]["slots"].empty();
   }));
-  for (const Json& rank : status()["ranks"]) {
+  const Json idle = status();
+  for (const Json& rank : idle["ranks"]) {
     const Json& pages = rank["pages"];
     EXPECT_EQ(pages["capacity"].get<int>(),
               pages["free"].get<int>() + pages["held"].get<int>() + pages["cached"].get<int>());
