@@ -342,7 +342,8 @@ TEST_F(GateMain, AnEngineWithoutCudaIsSkipped) {
   write_file_atomically(model() / "no-backend", std::string("lockstep-rank: no CUDA backend\n"));
   const ProcessResult result = gate({"--policy", "release", "--json", "--only", "cuda-device,i1"});
   EXPECT_EQ(result.exit_code, 77) << result.stdout_text;
-  for (const Json& check : Json::parse(result.stdout_text)["checks"]) {
+  const Json report = Json::parse(result.stdout_text);
+  for (const Json& check : report["checks"]) {
     EXPECT_EQ(check["verdict"], "SKIPPED");
     EXPECT_NE(check["figure"].get<std::string>().find("no CUDA backend"), std::string::npos);
   }
