@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The server at length. Under AddressSanitizer and ThreadSanitizer: the tests of the proxy and of a
 # rank's HTTP server, two real ranks, and the whole server among hostile clients and SANITIZED
-# (default 100) requests that leave at random; what a sanitizer says of any program fails the test,
+# (default 20) requests that leave at random; what a sanitizer says of any program fails the test,
 # and one planted finding must. Then, without: SERVE_REQUESTS (default 2000) requests at 1 to 4
 # clients that leave at random, and 200 mixed ones against 'generate'.
 set -euo pipefail
 case "${1:-}" in
   "") ;;
   -h | --help)
-    echo "usage: [SERVE_REQUESTS=2000] [SANITIZED=100] ci/lanes/serve.sh [address|thread]"
+    echo "usage: [SERVE_REQUESTS=2000] [SANITIZED=20] ci/lanes/serve.sh [address|thread]"
     exit 0
     ;;
   address | thread) ;;
@@ -29,7 +29,7 @@ sanitized() { # PRESET FOLDER
   for test in "${tests[@]}"; do
     echo "serve.sh: $1: $test"
     # Soak.* of serve_rank_test and hostile_test read these.
-    LOCKSTEP_SOAK_REQUESTS=${SANITIZED:-100} LOCKSTEP_SERVING_REQUESTS=${SANITIZED:-100} \
+    LOCKSTEP_SOAK_REQUESTS=${SANITIZED:-20} LOCKSTEP_SERVING_REQUESTS=${SANITIZED:-20} \
       "$2/tests/$test"
   done
   # A finding that nobody could see would pass too.
