@@ -175,6 +175,18 @@ TEST(Planted, PathOfOneMachine) {
   EXPECT_EQ(run(check_bans, {{"ci/a.sh", "cd ./work/ && cd build/home/x\n"}}), "");
 }
 
+TEST(Planted, LoopThroughAPartOfATemporary) {
+  EXPECT_TRUE(run(check_loop_lifetimes,
+                  {{"a.cpp", "int a;\nfor (const Json& x : parse(f(1), 2)[\"a\"]) {\n"}})
+                  .starts_with("a.cpp:2: walks through a part"));
+  for (const char* clean :
+       {"for (const Json& x : json[\"a\"]) {\n", "for (auto& x : (*list)[j]) {\n",
+        "for (auto& x : list.items()) {\n", "for (auto& x : files()[0]->tensors()) {\n",
+        "for (int i = 0; i < f(a)[0]; ++i) {\n", "// for (auto& x : f()[0])\n"}) {
+    EXPECT_EQ(run(check_loop_lifetimes, {{"a.cpp", clean}}), "") << clean;
+  }
+}
+
 TEST(Planted, LongLine) {
   const std::string fits(100, 'x');
   EXPECT_EQ(run(check_line_length, {{"a.cpp", fits + "\n" + fits + "x\n"}}),

@@ -24,6 +24,7 @@ const std::vector<Rule>& all_rules() {
       {"function_length", check_function_length},
       {"include_matrix", check_include_matrix},
       {"line_length", check_line_length},
+      {"loop_lifetimes", check_loop_lifetimes},
       {"pinned_headers", check_pinned_headers},
       {"pragma_once", check_pragma_once},
       {"shell_scripts", check_shell_scripts},

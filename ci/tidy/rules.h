@@ -35,6 +35,7 @@ Findings check_pragma_once(const Tree& tree, const RuleData& data);
 // text_rules.cpp
 Findings check_bans(const Tree& tree, const RuleData& data);
 Findings check_line_length(const Tree& tree, const RuleData& data);
+Findings check_loop_lifetimes(const Tree& tree, const RuleData& data);
 Findings check_file_length(const Tree& tree, const RuleData& data);
 Findings check_function_length(const Tree& tree, const RuleData& data);
 

@@ -58,6 +58,38 @@ int n_columns(std::string_view line) {
       std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+// Offset of the parenthesis that closes the one at `open`, or npos.
+size_t closing_parenthesis(std::string_view code, size_t open) {
+  int depth = 0;
+  for (size_t i = open; i < code.size(); ++i) {
+    depth += code[i] == '(' ? 1 : (code[i] == ')' ? -1 : 0);
+    if (depth == 0) return i;
+  }
+  return std::string_view::npos;
+}
+
+// What stands in the parentheses of the loop that `code` begins with.
+std::string_view loop_header(std::string_view code) {
+  const size_t open = code.find('(');
+  const size_t close =
+      open == std::string_view::npos ? open : closing_parenthesis(code.substr(0, 1000), open);
+  return close == std::string_view::npos ? "" : code.substr(open + 1, close - open - 1);
+}
+
+// `x : f(y)[z]`: the loop keeps what f returned no longer than the subscript takes.
+bool walks_through_a_part(std::string_view header) {
+  const size_t colon = header.find(" : ");
+  if (colon == std::string_view::npos || header.find(';') != std::string_view::npos) return false;
+  const std::string_view range = header.substr(colon + 3);
+  const size_t call = range.find('(');
+  if (call == 0 || call == std::string_view::npos || !is_identifier_char(range[call - 1])) {
+    return false;
+  }
+  const size_t end = closing_parenthesis(range, call);
+  const bool subscript = end != std::string_view::npos && range.substr(end + 1).starts_with('[');
+  return subscript && range.ends_with(']');
+}
+
 }  // namespace
 
 Findings check_bans(const Tree& tree, const RuleData& data) {
@@ -66,6 +98,21 @@ Findings check_bans(const Tree& tree, const RuleData& data) {
     for (const Ban& ban : data.bans) {
       if (!ban.files.contains(file.path)) continue;
       for (const std::string& pattern : ban.patterns) find_ban(file, ban, pattern, findings);
+    }
+  }
+  return findings;
+}
+
+Findings check_loop_lifetimes(const Tree& tree, const RuleData&) {
+  Findings findings;
+  for (const File& file : tree.files) {
+    const std::string_view code = file.code;
+    for (size_t at = find_word(code, "for"); at != std::string_view::npos;
+         at = find_word(code, "for", at + 1)) {
+      if (!walks_through_a_part(loop_header(code.substr(at)))) continue;
+      findings.push_back({file.path, file.line_of(at),
+                          "walks through a part of what a call returned, which is gone before the "
+                          "first turn: give it a name"});
     }
   }
   return findings;
