@@ -28,9 +28,10 @@ sanitized() { # PRESET FOLDER
   ci/setup/build.sh "$1" --target "${tests[@]}"
   for test in "${tests[@]}"; do
     echo "serve.sh: $1: $test"
-    # Soak.* of serve_rank_test and hostile_test read these.
-    LOCKSTEP_SOAK_REQUESTS=${SANITIZED:-20} LOCKSTEP_SERVING_REQUESTS=${SANITIZED:-20} \
-      "$2/tests/$test"
+    # Soak.* of serve_rank_test and hostile_test read these. Equality compares fifty long texts:
+    # under a sanitizer 'generate' alone would take an hour, and finds there what Soak does.
+    GTEST_FILTER='-*Equality*' LOCKSTEP_SOAK_REQUESTS=${SANITIZED:-20} \
+      LOCKSTEP_SERVING_REQUESTS=${SANITIZED:-20} "$2/tests/$test"
   done
   # A finding that nobody could see would pass too.
   "$2/tests/proxy_test" --gtest_filter='*AFindingInARankIsReported' | grep -q 'PASSED.* 1 test'
