@@ -166,41 +166,41 @@ void Dispatcher::trouble(const Flight& flight, int rank, std::string reason, boo
   if (!flight.ranks->lost) events_.on_trouble(rank, std::move(reason), may_be_ending);
 }
 
+// Connects to the ranks in turn. Returns the one that takes no connection, or how many there are.
+Task<int> Dispatcher::connect_to_all(std::shared_ptr<Ranks> ranks, Links& links) {
+  for (int rank = 0; rank < options_.n_ranks; ++rank) {
+    links.push_back(std::make_unique<RankLink>(io_, rank));
+    const bool connected = co_await links.back()->connect(*ranks->endpoints);
+    if (!connected || ranks->lost) co_return rank;
+  }
+  co_return options_.n_ranks;
+}
+
 // Connects first: a number is given out only when every rank will hear of it.
 Task<bool> Dispatcher::connect(std::shared_ptr<Flight> flight) {
   flight->links = take_spare(*flight->ranks);
   if (!flight->links.empty()) co_return true;
-  for (int rank = 0; rank < options_.n_ranks; ++rank) {
-    flight->links.push_back(std::make_unique<RankLink>(io_, rank));
-    const bool connected = co_await flight->links.back()->connect(*flight->ranks->endpoints);
-    if (flight->ranks->lost) co_return false;
-    if (!connected) {
-      trouble(*flight, rank, "takes no connection", true);
-      co_return false;
-    }
-  }
-  co_return true;
+  const int rank = co_await connect_to_all(flight->ranks, flight->links);
+  if (rank == options_.n_ranks) co_return true;
+  trouble(*flight, rank, "takes no connection", true);
+  co_return false;
 }
 
 // Says nothing of a rank that takes no connection: the request that needs one will.
 Task<> Dispatcher::connect_ahead(std::shared_ptr<Ranks> ranks) {
   if (closed_ || ranks->lost || ranks->connecting_ahead || !ranks->spare.empty()) co_return;
   ranks->connecting_ahead = true;
-  std::vector<std::unique_ptr<RankLink>> links;
-  bool connected = true;
-  for (int rank = 0; rank < options_.n_ranks && connected; ++rank) {
-    links.push_back(std::make_unique<RankLink>(io_, rank));
-    connected = co_await links.back()->connect(*ranks->endpoints);
-  }
+  Links links;
+  const int n_connected = co_await connect_to_all(ranks, links);
   ranks->connecting_ahead = false;
-  if (!connected || closed_ || ranks->lost) co_return;
+  if (n_connected < options_.n_ranks || closed_) co_return;
   ranks->spare = std::move(links);
   ranks->spare_since = Clock::now();
 }
 
 // None when one of them cannot be relied upon.
-std::vector<std::unique_ptr<RankLink>> Dispatcher::take_spare(Ranks& ranks) {
-  std::vector<std::unique_ptr<RankLink>> links = std::exchange(ranks.spare, {});
+Dispatcher::Links Dispatcher::take_spare(Ranks& ranks) {
+  Links links = std::exchange(ranks.spare, {});
   const bool usable =
       Clock::now() - ranks.spare_since < kSpareAge &&
       std::all_of(links.begin(), links.end(), [](const auto& link) { return link->is_open(); });

@@ -70,14 +70,16 @@ class Dispatcher {
   uint64_t n_answer_pieces() const { return n_answer_pieces_; }  // grows while ranks answer
 
  private:
+  using Links = std::vector<std::unique_ptr<RankLink>>;  // one to each rank, in their order
+
   // One start of the ranks.
   struct Ranks {
     std::shared_ptr<const RankEndpoints> endpoints;
     uint64_t next_sequence = 1;
     bool lost = false;
-    // Connected ahead, one to each rank, for the next request: it need not wait until the ranks
-    // have taken its connections.
-    std::vector<std::unique_ptr<RankLink>> spare;
+    // Connected ahead for the next request: it need not wait until the ranks have taken its
+    // connections.
+    Links spare;
     Clock::time_point spare_since;
     bool connecting_ahead = false;
   };
@@ -85,7 +87,7 @@ class Dispatcher {
   struct Flight {
     std::shared_ptr<Exchange> exchange;
     std::shared_ptr<Ranks> ranks;
-    std::vector<std::unique_ptr<RankLink>> links;
+    Links links;
     int n_talking = 0;
     bool answered = false;  // the first bytes have come
     bool cancelled = false;
@@ -95,9 +97,10 @@ class Dispatcher {
 
   void pump();
   Task<> fly(std::shared_ptr<Flight> flight);
+  Task<int> connect_to_all(std::shared_ptr<Ranks> ranks, Links& links);
   Task<bool> connect(std::shared_ptr<Flight> flight);
   Task<> connect_ahead(std::shared_ptr<Ranks> ranks);
-  static std::vector<std::unique_ptr<RankLink>> take_spare(Ranks& ranks);
+  static Links take_spare(Ranks& ranks);
   Task<> talk(std::shared_ptr<Flight> flight, int rank);
   Task<> void_number(std::shared_ptr<Flight> flight);
   Task<> cancel(std::shared_ptr<Flight> flight);
